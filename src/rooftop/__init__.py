@@ -1,0 +1,1 @@
+"""rooftop: which parallel layout serves this LLM fastest here, and how do we know?"""

@@ -1,0 +1,1 @@
+"""Data sheets with a source for every number."""

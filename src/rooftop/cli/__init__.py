@@ -1,0 +1,1 @@
+"""The face in the terminal: words in, tables out."""

@@ -1,0 +1,1 @@
+"""Plain frozen nouns that every room speaks; standard library only."""

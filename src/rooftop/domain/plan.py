@@ -1,0 +1,50 @@
+"""One deployment to try: model, machine, layout, engine and settings."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from rooftop.domain.layout import Layout
+from rooftop.domain.machine import Machine
+from rooftop.domain.model import Model
+
+SettingValue = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One engine flag in the engine's own word, without its leading dashes (`parallel`, `max-num-seqs`)."""
+
+    name: str
+    value: SettingValue
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of an engine.  None means that it is not known (a server that rooftop did not start).
+
+    `binary` names the user's own engine program, "" for the engine's usual one.  `title` is the user's name for this
+    configuration; it is no part of the key.
+    """
+
+    model: Model
+    engine: str | None = None
+    layout: Layout | None = None
+    settings: tuple[Setting, ...] = ()
+    environment: tuple[Setting, ...] = ()
+    machine: Machine | None = None
+    binary: str = ""
+    title: str = ""
+
+    def setting(self, name: str) -> SettingValue | None:
+        """The value asked for one flag, None where it is left to the engine."""
+        return next((setting.value for setting in self.settings if setting.name == name), None)
+
+    @property
+    def key(self) -> str:
+        """Sixteen hexadecimal digits of a hash over the content: equal plans have equal keys, titles aside."""
+        content = asdict(self)
+        content.pop("title")
+        content["settings"] = sorted(([s.name, s.value] for s in self.settings), key=repr)
+        content["environment"] = sorted(([s.name, s.value] for s in self.environment), key=repr)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

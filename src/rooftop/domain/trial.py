@@ -1,0 +1,156 @@
+"""One load level and everything that was seen while it ran; never edited."""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rooftop.domain.finding import Measurement
+from rooftop.domain.launch import Claim, Fault
+from rooftop.domain.machine import Machine
+from rooftop.domain.plan import Plan
+from rooftop.domain.workload import Workload
+
+Origin = Literal["measured", "emulated", "simulated", "imported"]
+CountSource = Literal["usage", "usage per chunk", "token ids", "tokenizer", "unknown"]
+StampSource = Literal["kernel", "read", "mixed", "simulated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answered (or failed) request.  All times are nanoseconds after the level's origin.
+
+    due_ns: when it should have gone out; latencies count from here.  sent_ns: when its last byte was handed to the
+    kernel.  headers_ns: first byte of the response.  end_ns: last byte of it, or the failure.
+    chunk_ns: packed int64, the stamp of each chunk that carried tokens.  chunk_tokens: packed uint32, tokens in each
+    of these chunks; empty where the server does not tell (then chunks are not tokens and must not be counted so).
+    output_tokens, prompt_tokens, cached_tokens: as counted by `count_source`; None = not known.
+    error: None, or the kind of failure (`http 401`, `reset`, `cut`, `timeout`, ...), `detail` its words.
+    connection: number of the connection it used; server: index of the server it went to.
+    """
+
+    number: int
+    due_ns: int
+    sent_ns: int
+    headers_ns: int
+    end_ns: int
+    chunk_ns: bytes = b""
+    chunk_tokens: bytes = b""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    count_source: CountSource = "unknown"
+    asked_input_tokens: int = 0
+    asked_output_tokens: int = 0
+    finish: str = ""
+    error: str | None = None
+    detail: str = ""
+    connection: int = 0
+    server: int = 0
+    text: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """The reply came whole."""
+        return self.error is None
+
+    def times_ns(self) -> "array[int]":
+        """The stamps of the chunks that carried tokens, int64."""
+        return _unpack("q", self.chunk_ns)
+
+    def tokens_per_chunk(self) -> "array[int]":
+        """Tokens in each chunk, uint32; empty where the server does not tell."""
+        return _unpack("I", self.chunk_tokens)
+
+
+def _unpack(code: Literal["q", "I"], data: bytes) -> "array[int]":
+    numbers = array(code)
+    numbers.frombytes(data)
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading of one series while a level ran; `at_s` is seconds after the level's origin."""
+
+    at_s: float
+    series: str
+    value: float
+    server: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The conditions of a level: what else could have moved its numbers.
+
+    `other_cpu_share` is the share of the machine's processor time that neither the client nor the servers used.
+    """
+
+    machine: Machine
+    rooftop_version: str
+    python_version: str
+    load_before: float = 0.0
+    other_cpu_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProof:
+    """What the load client knows of its own error; seconds unless named otherwise.
+
+    `stamps` says where receive times were taken; `merged_share` is the share of token chunks that came in one read
+    with another chunk and so share its stamp; `missing_stamps` counts reads without a kernel stamp.
+    `clock_step_s` is how far the wall clock moved against the monotonic one during the level.
+    """
+
+    stamps: StampSource
+    send_late_p50_s: float
+    send_late_p99_s: float
+    send_late_max_s: float
+    loop_lag_p99_s: float
+    loop_lag_max_s: float
+    cpu_share: float
+    streams_asked: int
+    streams_open_max: int
+    connect_p50_s: float
+    connect_max_s: float
+    tls_max_s: float = 0.0
+    dns_s: float = 0.0
+    pool_wait_max_s: float = 0.0
+    merged_share: float = 0.0
+    missing_stamps: int = 0
+    clock_step_s: float = 0.0
+    processes: int = 1
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One load level: a plan under a workload, its replies and its conditions.
+
+    `measured_s` is the length of the level from its origin to its last reply.  `fault` is None for a level that ran to
+    its stop rule.  `claims` were checked under load; a broken one makes the trial invalid (see `valid`).
+    `notes` is what a reader must know before trusting a figure.  `reported` holds the figures of an imported trial
+    that came without replies.
+    """
+
+    id: str
+    origin: Origin
+    plan: Plan
+    workload: Workload
+    started_at: str
+    surroundings: Surroundings | None = None
+    launch_id: str = ""
+    study: str = ""
+    repeat: int = 0
+    replies: tuple[Reply, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    client: ClientProof | None = None
+    measured_s: float = 0.0
+    claims: tuple[Claim, ...] = ()
+    fault: Fault | None = None
+    notes: tuple[str, ...] = ()
+    reported: tuple[Measurement, ...] = field(default=())
+
+    @property
+    def valid(self) -> bool:
+        """Nothing failed, and no claim about the engine is broken."""
+        return self.fault is None and all(claim.holds is not False for claim in self.claims)

@@ -1,0 +1,1 @@
+"""Plug-ins that start and end programs, one place to run per file."""

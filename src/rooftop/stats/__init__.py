@@ -1,0 +1,1 @@
+"""From replies to measurements with intervals: pure arithmetic."""

@@ -1,0 +1,49 @@
+"""Bytes, seconds and rates: written for people."""
+
+import math
+
+
+def seconds(value: float) -> str:
+    """A duration with three significant digits: `312 us`, `20.1 ms`, `1.45 s`, `2 min 5 s`."""
+    if value < 0:
+        return "-" + seconds(-value)
+    if value < 1e-3:
+        return f"{_three(value * 1e6)} us"
+    if value < 1.0:
+        return f"{_three(value * 1e3)} ms"
+    if value < 120:
+        return f"{_three(value)} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def number(value: float) -> str:
+    """A plain number with three significant digits and thousands marked by thin groups: `0.0123`, `45.6`, `12 345`."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return _three(value)
+
+
+def size(count: float) -> str:
+    """A number of bytes in binary units: `98 MiB`, `1.46 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{_three(count)} {unit}"
+        count /= 1024
+    return f"{_three(count)} TiB"
+
+
+def share(value: float) -> str:
+    """A share of one as per cent: `0.4 %`, `37 %`."""
+    per_cent = value * 100
+    return f"{per_cent:.0f} %" if abs(per_cent) >= 10 or per_cent == 0 else f"{per_cent:.1f} %"
+
+
+def _three(value: float) -> str:
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{digits}f}"
