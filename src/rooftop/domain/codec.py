@@ -37,7 +37,12 @@ def to_json(noun: Any, *, indent: int | None = None) -> str:
     plain = to_plain(noun)
     if isinstance(plain, dict):
         plain = {"schema": SCHEMA, **plain}
-    return json.dumps(plain, indent=indent, ensure_ascii=False)
+    text = json.dumps(plain, indent=indent, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which no UTF-8 file can hold
+        return json.dumps(plain, indent=indent)
+    return text
 
 
 def from_json(kind: type[Noun], text: str, *, where: str = "JSON") -> Noun:
