@@ -1,0 +1,97 @@
+"""What a study asks for: its plans, load levels, order, and what of it is still to do."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rooftop.domain.layout import Layout
+from rooftop.domain.machine import Machine
+from rooftop.domain.plan import Plan, Setting
+from rooftop.domain.study import Setup, Study
+from rooftop.domain.workload import Arrivals, Stop, Workload
+from rooftop.errors import BadInput
+from rooftop.store import Store
+from rooftop.workflows.fetch import find
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One level still to be measured: its plan, workload and number of repeat over all rounds."""
+
+    plan: Plan
+    workload: Workload
+    repeat: int
+
+
+def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
+    """The plan of each setup, in the file's order.
+
+    Raises BadInput for two setups that are the same or share a title, and for a study without setups.
+    """
+    if not study.setup:
+        raise BadInput("the study has no [[setup]]", remedy="add at least one [[setup]] table with a layout or settings")
+    model = find(study.model)
+    made: list[Plan] = []
+    for setup in study.setup:
+        plan = Plan(model=model, engine=study.engine, layout=setup.layout, machine=machine,
+                    settings=_merged(study.settings, setup.settings),
+                    environment=_merged(study.environment, setup.environment),
+                    binary=setup.binary or study.binary, title=setup.title or _title(setup))
+        for other in made:
+            if other.title == plan.title:
+                raise BadInput(f"two setups are titled {plan.title!r}", remedy="give each [[setup]] a title of its own")
+            if other.key == plan.key:
+                raise BadInput(f"setups {other.title!r} and {plan.title!r} ask for the same thing",
+                               remedy="change one of them, or raise order.rounds to start a setup more than once")
+        made.append(plan)
+    return tuple(made)
+
+
+def _merged(common: tuple[Setting, ...], own: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    values = {setting.name: setting for setting in (*common, *own)}
+    return tuple(values.values())
+
+
+def _title(setup: Setup) -> str:
+    words = [str(setup.layout)] if setup.layout != Layout() or not setup.settings else []
+    words += [f"{setting.name} {setting.value}" for setting in setup.settings]
+    return ", ".join(words)
+
+
+def workloads(study: Study) -> tuple[Workload, ...]:
+    """The load levels of a study, in the file's order."""
+    load = study.load
+    if not load.concurrency or min(load.concurrency) < 1:
+        raise BadInput("load.concurrency must list whole numbers of at least 1")
+    per_user = load.requests_per_user
+    if per_user is None and load.seconds is None:
+        per_user = 4
+    return tuple(Workload(arrivals=Arrivals(concurrency=users), input_tokens=load.input_tokens,
+                          output_tokens=load.output_tokens, natural=load.natural,
+                          shared_prefix_tokens=load.shared_prefix_tokens, warmup=users, seed=load.seed, api=load.api,
+                          stop=Stop(requests=per_user * users if per_user else None, seconds=load.seconds))
+                 for users in load.concurrency)
+
+
+def rounds(study: Study, all_plans: Sequence[Plan]) -> Iterator[tuple[int, Plan]]:
+    """(round, plan) in the order in which setups are started; shuffled anew each round where the study asks so."""
+    for number in range(study.order.rounds):
+        order = list(all_plans)
+        if study.order.setups == "shuffled":
+            random.Random(f"{study.load.seed}/{number}").shuffle(order)
+        yield from ((number, plan) for plan in order)
+
+
+def steps(study: Study, plan: Plan, number: int) -> tuple[Step, ...]:
+    """The levels of one start of a setup: repeats outside, levels inside, so that drift touches all levels alike."""
+    return tuple(Step(plan, workload, number * study.order.repeats + repeat)
+                 for repeat in range(study.order.repeats) for workload in workloads(study))
+
+
+def remaining(study: Study, all_plans: Sequence[Plan], store: Store) -> dict[tuple[int, str], tuple[Step, ...]]:
+    """What is still to be measured, by (round, plan key); a level that a fault ended counts as measured."""
+    done = {(trial.plan.key, trial.workload, trial.repeat) for trial in store.trial_heads(study=study.name)
+            if trial.fault is None or trial.fault.kind != "stopped"}
+    return {(number, plan.key): tuple(step for step in steps(study, plan, number)
+                                      if (plan.key, step.workload, step.repeat) not in done)
+            for number, plan in rounds(study, all_plans)}

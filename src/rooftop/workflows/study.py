@@ -1,0 +1,177 @@
+"""Run a study: launch each setup, verify it, measure its levels, store, go on."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rooftop import registry
+from rooftop.domain.engine import Engine, Seat
+from rooftop.domain.launcher import Launcher
+from rooftop.domain.plan import Plan
+from rooftop.domain.progress import Progress, Tell
+from rooftop.domain.study import Study
+from rooftop.domain.trial import Trial
+from rooftop.errors import Interrupted
+from rooftop.hardware import local
+from rooftop.load.job import Target
+from rooftop.load.target import probe
+from rooftop.store import Store
+from rooftop.telemetry import Source, metrics_page, processes
+from rooftop.workflows.launch import Running, started
+from rooftop.workflows.run import Seen, Slot, recover, run_level
+from rooftop.workflows.steps import Step, plans, remaining, rounds, steps
+
+STARTS = 2
+
+
+@dataclass(slots=True)
+class Clock:
+    """How far a study is, and how long what remains should take by what has run so far."""
+
+    total: int
+    done: int = 0
+    spent_s: float = 0.0
+    timed: int = 0
+
+    def count(self, seconds: float) -> None:
+        """One level took `seconds`, its share of the start included."""
+        self.done += 1
+        self.timed += 1
+        self.spent_s += seconds
+
+    def skip(self, levels: int) -> None:
+        """Levels that will not be run."""
+        self.done += levels
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that remain at the mean pace so far; None before the first level has ended."""
+        return (self.total - self.done) * self.spent_s / self.timed if self.timed else None
+
+
+@dataclass(slots=True)
+class Site:
+    """What all setups of one run of a study share."""
+
+    study: Study
+    engine: Engine
+    launcher: Launcher
+    store: Store
+    tell: Tell
+    clock: Clock
+    title: str = ""
+    stage: str = field(default="", init=False)
+
+    def say(self, stage: str, detail: str = "") -> None:
+        """Tell what runs now, with the place in the whole study."""
+        self.stage = stage
+        words = f"{self.title}: {detail}" if detail else self.title
+        self.tell(Progress(stage, words, self.clock.done, self.clock.total, self.clock.left_s))
+
+    def relay(self, progress: Progress) -> None:
+        """Pass on what a part of the work says, inside the place in the whole study."""
+        self.say(progress.stage, progress.detail)
+
+
+def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = False) -> None:
+    """Run what remains of a study, one setup after another; each level is stored the moment it ends.
+
+    A setup that does not start is kept with its reason and the study goes on; on a later run it is tried again only
+    with `retry_failed`.  Raises Interrupted on Ctrl-C, after all servers are gone.
+    """
+    recover(store)
+    all_plans = plans(study, local.this_machine())
+    todo = remaining(study, all_plans, store)
+    failed = {launch.plan.key for launch in store.launches(study=study.name) if launch.fault is not None}
+    site = Site(study, engine_of(study), launcher_of(study), store, tell, Clock(sum(map(len, todo.values()))))
+    for number, plan in rounds(study, all_plans):
+        levels = todo[number, plan.key]
+        site.title = plan.title
+        if levels and plan.key in failed and not retry_failed:
+            site.say("skip", "did not start before; --retry-failed tries again")
+            site.clock.skip(len(levels))
+        elif levels and not _run_setup(plan, levels, site):
+            failed.add(plan.key)
+    tell(Progress("study", done=site.clock.done, total=site.clock.total, last=True))
+
+
+def engine_of(study: Study) -> Engine:
+    """The engine that a study names.  Raises BadInput where there is none of that name."""
+    engine: Engine = registry.load("engines", study.engine)  # type: ignore[assignment]  # its last line is the check
+    return engine
+
+
+def launcher_of(_: Study) -> Launcher:
+    """The launcher that a study names (this machine, until there is another)."""
+    launcher: Launcher = registry.load("launchers", "local")  # type: ignore[assignment]
+    return launcher
+
+
+def _run_setup(plan: Plan, levels: Sequence[Step], site: Site) -> bool:
+    """Start a setup and measure its levels; False where it did not start.
+
+    An engine that dies under load is started once more for the levels that remain.
+    """
+    left = list(levels)
+    for _ in range(STARTS):
+        began = time.monotonic()
+        site.say("launch", "starting")
+        with started(plan, engine=site.engine, launcher=site.launcher, logs=site.store.path.parent,
+                     timeout_s=site.study.start_timeout_s, study=site.study.name, tell=site.relay) as running:
+            site.store.add_launch(running.launch, running.log_texts())
+            if not running.launch.ready:
+                site.clock.skip(len(left))
+                return False
+            target = _target(plan, running, site)
+            while left and running.alive():
+                _measure(left.pop(0), target, running, site)
+                site.clock.count(time.monotonic() - began)
+                began = time.monotonic()
+        if not left:
+            return True
+    site.clock.skip(len(left))
+    return True
+
+
+def _target(plan: Plan, running: Running, site: Site) -> Target:
+    site.say("probe", "asking what the server takes")
+    return probe(running.urls, model=plan.model.name, api=site.study.load.api)
+
+
+def _measure(step: Step, target: Target, running: Running, site: Site) -> Trial:
+    users = step.workload.arrivals.concurrency
+    site.say("level", f"{users} user{'s' if users > 1 else ''}, repeat {step.repeat + 1}")
+    slot = Slot(plan=step.plan, launch=running.launch, study=site.study.name, repeat=step.repeat,
+                tokenizer=site.study.tokenizer)
+    seen = Seen(sources=sources(running, site.engine), claims=running.check)
+    trial = run_level(target, step.workload, slot, store=site.store, tell=site.relay, seen=seen)
+    if trial.fault is not None and trial.fault.kind == "stopped":
+        raise Interrupted("stopped", where=site.study.name,
+                          remedy="run the same command again: it goes on where it stopped")
+    return trial
+
+
+def sources(running: Running, engine: Engine) -> tuple[Source, ...]:
+    """What is sampled while a level runs: each server's metrics page and the machine's processors."""
+    pages = [metrics_page(url + engine.pages.metrics, engine.witness.read_metrics) for url in running.urls]
+    return (*pages, processes(running.pids))
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a study would do: for each setup its title, commands (one a server) or the reason that refuses it.
+
+    `levels` counts the load levels of all starts; `estimate_s` is None where nothing is known; `basis` says what
+    the estimate rests on.
+    """
+
+    setups: tuple[tuple[str, tuple[str, ...]], ...]
+    levels: int
+    starts: int
+    estimate_s: float | None
+    basis: str
+
+
+def rehearse(study: Study, store: Store | None) -> Rehearsal:
+    """The commands and the estimated time of a study, without starting anything."""
+    raise NotImplementedError
