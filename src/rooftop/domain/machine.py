@@ -14,7 +14,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One node.  `cores` are the logical processors this process may use; `memory_bytes` is installed memory."""
+    """One node.  `cores` are the logical processors, `memory_bytes` the memory that this process may use."""
 
     name: str
     cpu: str

@@ -1,0 +1,1 @@
+"""What the machine is: processors, memory, GPUs; one vendor or place a file."""
