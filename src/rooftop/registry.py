@@ -2,7 +2,7 @@
 
 from importlib import import_module, metadata, resources
 
-from rooftop.errors import BadInput
+from rooftop.errors import BadInput, MissingPart
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -17,14 +17,19 @@ def names(kind: str) -> tuple[str, ...]:
 def load(kind: str, name: str) -> object:
     """The plug-in object: the module's attribute named after the kind (`ENGINE` in `engines/name.py`).
 
-    Raises BadInput, naming the plug-ins there are, where there is none of that name.
+    Raises BadInput, naming the plug-ins there are, where there is none of that name; MissingPart where it needs
+    something that is not installed.
     """
     if name not in names(kind):
         known = ", ".join(names(kind))
         raise BadInput(f"there is no {kind.removesuffix('s')} named {name!r}", remedy=f"choose one of: {known}")
-    for point in metadata.entry_points(group=f"rooftop.{kind}"):
-        if point.name == name:
-            return point.load()
-    module = import_module(f"rooftop.{kind}.{name}")
+    try:
+        for point in metadata.entry_points(group=f"rooftop.{kind}"):
+            if point.name == name:
+                return point.load()
+        module = import_module(f"rooftop.{kind}.{name}")
+    except ImportError as error:
+        raise MissingPart(f"the {kind.removesuffix('s')} {name!r} cannot be imported: {error}",
+                          remedy="install the package that it needs") from error
     plugin: object = getattr(module, kind.removesuffix("s").upper())
     return plugin

@@ -7,6 +7,11 @@ def seconds(value: float) -> str:
     """A duration with three significant digits: `312 us`, `20.1 ms`, `1.45 s`, `2 min 5 s`."""
     if value < 0:
         return "-" + seconds(-value)
+    if not math.isfinite(value):
+        return f"{value} s"
+    value = float(f"{value:.2e}") if value < 120 else value
+    if value == 0:
+        return "0 s"
     if value < 1e-3:
         return f"{_three(value * 1e6)} us"
     if value < 1.0:
@@ -22,17 +27,20 @@ def seconds(value: float) -> str:
 
 def number(value: float) -> str:
     """A plain number with three significant digits and thousands marked by thin groups: `0.0123`, `45.6`, `12 345`."""
-    if abs(value) >= 1000:
+    if abs(value) >= 999.5:
         return f"{value:,.0f}".replace(",", " ")
     return _three(value)
 
 
 def size(count: float) -> str:
     """A number of bytes in binary units: `98 MiB`, `1.46 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{_three(count)} {unit}"
+    if abs(count) < 1023.5:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
         count /= 1024
+        if abs(count) < 1023.5:
+            return f"{_three(count)} {unit}"
+    count /= 1024
     return f"{_three(count)} TiB"
 
 
@@ -45,5 +53,8 @@ def share(value: float) -> str:
 def _three(value: float) -> str:
     if value == 0:
         return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.2e}")
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{value:.{digits}f}"

@@ -18,11 +18,14 @@ Noun = TypeVar("Noun")
 
 
 def to_plain(noun: Any) -> Any:
-    """A noun as dicts, lists, strings and numbers.  Bytes become base64, settings become one table."""
+    """A noun as dicts, lists, strings and numbers.
+
+    Bytes become base64, settings one table (a list of tables where a flag is given twice).
+    """
     if is_dataclass(noun) and not isinstance(noun, type):
         return {field.name: to_plain(getattr(noun, field.name)) for field in fields(noun)}
     if isinstance(noun, tuple | list):
-        if noun and all(isinstance(item, Setting) for item in noun):
+        if noun and all(isinstance(item, Setting) for item in noun) and len({item.name for item in noun}) == len(noun):
             return {item.name: item.value for item in noun}
         return [to_plain(item) for item in noun]
     if isinstance(noun, bytes):
@@ -49,7 +52,7 @@ def from_json(kind: type[Noun], text: str, *, where: str = "JSON") -> Noun:
     """The noun that `to_json` wrote.  Raises BadInput, with the path inside, for anything else."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"not valid JSON: {error}", where=where) from error
     noun: Noun = from_plain(kind, _without_schema(data, where), where=where)
     return noun
@@ -59,7 +62,7 @@ def from_toml(kind: type[Noun], text: str, *, where: str) -> Noun:
     """A user's TOML file as a noun.  Raises BadInput that names the line or the path inside the file."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"not valid TOML: {error}", where=where) from error
     noun: Noun = from_plain(kind, _without_schema(data, where), where=where)
     return noun
@@ -126,7 +129,7 @@ def _read_tuple(kind: Any, data: Any, where: str, path: str) -> Any:
     if inner and inner[0] is Setting and isinstance(data, dict):
         return tuple(Setting(name, _setting_value(value, where, _join(path, name))) for name, value in data.items())
     if not isinstance(data, list | tuple):
-        raise _wrong(path, where, "a list", data)
+        raise _wrong(path, where, "a table" if inner and inner[0] is Setting else "a list", data)
     if len(inner) == 2 and inner[1] is Ellipsis:
         return tuple(from_plain(inner[0], item, where=where, path=f"{path}[{i}]") for i, item in enumerate(data))
     if len(inner) != len(data):
@@ -156,14 +159,18 @@ def _read_union(kind: Any, data: Any, where: str, path: str) -> Any:
     raise _wrong(path, where, " or ".join(getattr(option, "__name__", str(option)) for option in options), data)
 
 
-_SCALARS = {str: "a word in quotes", int: "a whole number", float: "a number", bool: "true or false"}
+_SCALARS = {str: "a word in quotes", int: "a whole number", float: "a number", bool: "true or false",
+            bytes: "bytes in base64"}
 
 
 def _read_scalar(kind: Any, data: Any, where: str, path: str) -> Any:
-    if kind is bytes and isinstance(data, str):
-        return base64.b64decode(data)
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
+    try:
+        if kind is bytes and isinstance(data, str):
+            return base64.b64decode(data, validate=True)
+        if kind is float and isinstance(data, int) and not isinstance(data, bool):
+            return float(data)
+    except (ValueError, OverflowError) as error:
+        raise _wrong(path, where, _SCALARS[kind], data) from error
     if isinstance(data, kind) and not (isinstance(data, bool) and kind is not bool):
         return data
     raise _wrong(path, where, _SCALARS.get(kind, str(kind)), data)
@@ -174,5 +181,8 @@ def _join(path: str, key: str) -> str:
 
 
 def _wrong(path: str, where: str, wanted: str, data: Any) -> BadInput:
-    shown = json.dumps(data, default=str)
+    try:
+        shown = json.dumps(data, default=str)
+    except ValueError:  # a whole number of more digits than Python writes
+        shown = "this number"
     return BadInput(f"{path or 'the file'} must be {wanted}, not {shown[:60]}", where=where)
