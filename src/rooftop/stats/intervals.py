@@ -1,0 +1,180 @@
+"""Confidence intervals that respect dependence: means, quantiles, rates and repeats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, log, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from rooftop.domain.finding import Interval, Measurement
+from rooftop.stats.beta import beta_quantile, t_quantile
+from rooftop.stats.columns import Floats, Ints
+
+MOST_BATCHES = 20
+LEAST_BATCHES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure of one run.  `effective` is how many independent observations would be as good as those there are."""
+
+    value: float | None
+    interval: Interval | None
+    count: int
+    effective: float
+    why_not: str = ""
+
+
+def needed(share: float, level: float = 0.9) -> int:
+    """Independent observations that a two-sided interval of the quantile at `share` needs (299 for p99 at 90 %).
+
+    With n fewer, all of them lie on one side of the true quantile with more than half of the error allowed:
+    share^n > (1 - level)/2 (Wilks, "Determination of sample sizes for setting tolerance limits", 1941), and the bound
+    of the interval would be the largest or the least value itself.
+    """
+    return ceil(log((1.0 - level) / 2.0) / log(max(share, 1.0 - share)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    """Standard error of a mean and its degrees of freedom."""
+
+    size: float
+    freedom: float
+
+
+def standard_error(deviations: Floats, clusters: Ints | None = None) -> _Error:
+    """Standard error of a mean from its deviations in the order of time, by batch means.
+
+    deviations: x_i minus their mean.  Neighbours in time are cut into b batches of equal size; with S_k the sum of the
+    deviations in batch k, the squared error is b/(b - 1) * sum(S_k^2) / n^2, with b - 1 degrees of freedom.  b begins
+    at 20 and is halved as long as the S_k themselves follow each other (lag-1 autocorrelation above 1.3/sqrt(b)) and
+    at least 5 remain (batch means: Law and Carson, "A sequential procedure for determining the length of a
+    steady-state simulation", Operations Research 27(5), 1979).
+
+    clusters: numbers of the groups (0, 1, ...) the observations belong to, where members of a group are dependent
+    however far apart they are in time, as the gaps of one reply are.  The error over groups is then taken too, and the
+    larger of both is returned.
+    """
+    n = len(deviations)
+    total = np.concatenate([[0.0], np.cumsum(deviations)])
+    batches = min(MOST_BATCHES, n)
+    while True:
+        edges = np.linspace(0, n, batches + 1).astype(np.int64)
+        sums = np.diff(total[edges])
+        squares = float(np.sum(sums * sums))
+        if batches // 2 < LEAST_BATCHES or squares == 0.0:
+            break
+        if float(np.sum(sums[1:] * sums[:-1])) / squares < 1.3 / sqrt(batches):
+            break
+        batches //= 2
+    by_time = _Error(sqrt(squares * batches / (batches - 1)) / n, batches - 1)
+    if clusters is None:
+        return by_time
+    sums = np.bincount(clusters, weights=deviations)
+    groups = len(np.unique(clusters))
+    if groups < 2:
+        return by_time
+    by_group = _Error(sqrt(float(np.sum(sums * sums)) * groups / (groups - 1)) / n, groups - 1)
+    return max(by_time, by_group, key=lambda error: error.size * t_quantile(0.95, error.freedom))
+
+
+def mean(values: Floats, *, level: float = 0.9, clusters: Ints | None = None) -> Estimate:
+    """The mean of observations in the order of time: x +- t * standard error (`standard_error`)."""
+    n = len(values)
+    if n == 0:
+        return Estimate(None, None, 0, 0.0, "no observation")
+    value = float(np.mean(values))
+    if n < LEAST_BATCHES:
+        return Estimate(value, None, n, float(n), f"an interval needs at least {LEAST_BATCHES} observations, not {n}")
+    deviations = values - value
+    error = standard_error(deviations, clusters)
+    half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size
+    variance = float(np.mean(deviations * deviations))
+    effective = variance / error.size ** 2 if error.size > 0.0 else float(n)
+    return Estimate(value, Interval(value - half, value + half, level), n, effective)
+
+
+def quantile(values: Floats, share: float, *, level: float = 0.9, clusters: Ints | None = None,
+             ordered: Floats | None = None, unit: str = "observations") -> Estimate:
+    """The quantile at `share` of observations in the order of time, with an interval of order statistics.
+
+    The share of observations at or below the quantile is a mean of zeros and ones; its standard error e under
+    dependence (`standard_error`) makes them as good as m = share (1 - share) / e^2 independent ones, and, because e is
+    itself an estimate, as m (z/t)^2 of them (Korn and Graubard, Survey Methodology 24, 1998).  The interval of the
+    share with that many observations (Jeffreys: quantiles of Beta(share m + 1/2, (1 - share) m + 1/2)) is read off the
+    ordered observations (Woodruff, JASA 47, 1952), between two of them where it falls there.
+
+    `ordered` are the sorted values, where they are at hand.  The value is None with fewer than `needed` observations;
+    the interval is None where the effective ones are too few or a bound would be the largest or least value itself.
+    """
+    n, least = len(values), needed(share, level)
+    if n < least:
+        return Estimate(None, None, n, float(n), f"needs at least {least} {unit}, there are {n}")
+    ordered = np.sort(values) if ordered is None else ordered
+    value = float(np.interp(share * (n - 1), np.arange(n), ordered))
+    error = standard_error((values <= value).astype(np.float64) - float(np.mean(values <= value)), clusters)
+    spread = (1.0 + level) / 2.0
+    effective = share * (1.0 - share) / error.size ** 2 if error.size > 0.0 else inf
+    worth = min(effective * (NormalDist().inv_cdf(spread) / t_quantile(spread, error.freedom)) ** 2, 4.0 * n)
+    a, b = share * worth + 0.5, (1.0 - share) * worth + 0.5
+    low, high = (beta_quantile(bound, a, b) * (n + 1) - 1.0 for bound in (1.0 - spread, spread))
+    if worth < least or low <= 0.0 or high >= n - 1:
+        return Estimate(value, None, n, effective,
+                        f"no interval: {n} that move together are worth {worth:.0f} independent ones; it needs {least}")
+    bounds = np.interp([low, high], np.arange(n), ordered)
+    return Estimate(value, Interval(float(bounds[0]), float(bounds[1]), level), n, effective)
+
+
+def rate(amounts: Floats, seconds: float, *, over_s: float = 0.0, level: float = 0.9) -> Estimate:
+    """The rate of something per second, from the amounts in equal parts of a span of `seconds`.
+
+    The interval is that of the mean amount (`standard_error`).  `over_s`: the length of the longer run that the
+    interval is wanted for, taken to vary as this span does: its half width shrinks by sqrt(seconds / over_s).
+    """
+    n = len(amounts)
+    value = float(np.sum(amounts)) / seconds
+    if n < LEAST_BATCHES - 1:
+        return Estimate(value, None, n, float(n), f"an interval needs {LEAST_BATCHES - 1} rounds of requests, not {n}")
+    error = standard_error(amounts - float(np.mean(amounts)))
+    half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size * n / seconds
+    half *= sqrt(seconds / over_s) if over_s else 1.0
+    return Estimate(value, Interval(value - half, value + half, level), n, float(n))
+
+
+def across(repeats: Sequence[Measurement]) -> Measurement:
+    """One measurement from repeats of the same metric: their mean with a t interval over the repeats.
+
+    With values v_1..v_r of sample standard deviation s the half width is t_(r-1) s / sqrt(r); the spread of the
+    repeats already holds the variation within each.  But few repeats can agree by chance: the half width is never less
+    than what the intervals within say, sqrt(sum of their squared half widths) / r.  With one repeat, its own.
+    Repeats without value are left out and named in `why_not`.  Raises ValueError for no or for mixed metrics.
+    """
+    if not repeats or len({one.metric for one in repeats}) > 1:
+        raise ValueError(f"repeats of one metric, not of {sorted({one.metric for one in repeats}) or 'none'}")
+    first = repeats[0]
+    kept = [(one, one.value) for one in repeats if one.value is not None]
+    if len(repeats) == 1 or not kept:
+        return first
+    values = [value for _, value in kept]
+    count = sum(one.count for one, _ in kept)
+    why_not = next((one.why_not for one in repeats if one.value is None), "")
+    if why_not:
+        why_not = f"{len(kept)} of {len(repeats)} repeats have a value; the others: {why_not}"
+    value = float(np.mean(values))
+    if len(values) == 1:
+        return Measurement(first.metric, first.unit, value, kept[0][0].interval, count, why_not)
+    level = next((one.interval.level for one, _ in kept if one.interval), 0.9)
+    half = max(_half_between(values, level), _half_within([one for one, _ in kept]))
+    return Measurement(first.metric, first.unit, value, Interval(value - half, value + half, level), count, why_not)
+
+
+def _half_between(values: Sequence[float], level: float) -> float:
+    spread = float(np.std(values, ddof=1)) / sqrt(len(values))
+    return t_quantile(0.5 + level / 2.0, len(values) - 1) * spread
+
+
+def _half_within(repeats: Sequence[Measurement]) -> float:
+    halves = [(one.interval.high - one.interval.low) / 2.0 for one in repeats if one.interval]
+    return sqrt(sum(half * half for half in halves)) / len(halves) if len(halves) == len(repeats) else 0.0
