@@ -1,0 +1,125 @@
+"""The load process: `python -m rooftop.load SPOOL` drives one level and spools it."""
+
+import contextlib
+import gc
+import json
+import mmap
+import os
+import resource
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rooftop.errors import RooftopError
+from rooftop.load.client import find_endpoints, tls_context
+from rooftop.load.drive import Drive
+from rooftop.load.job import Job
+from rooftop.load.pace import Pace, pool_size
+from rooftop.load.spool import Writer, read_job, read_prompt_index
+
+ROOM_BYTES = 1 << 24
+ROOM_PER_TOKEN = 1 << 12
+
+
+class Prompts:
+    """The request bodies of a job, mapped from its spool folder; they come round again when there are too few."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.index = read_prompt_index(folder)
+        with (folder / "prompts.bin").open("rb") as file:
+            empty = os.fstat(file.fileno()).st_size == 0
+            self.data = memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        self.offsets = [0]
+        for length, _, _ in self.index:
+            self.offsets.append(self.offsets[-1] + length)
+        self.name = f"rooftop-{os.getpid():x}-{seed & 0xffffffff:x}"
+
+    def __call__(self, number: int) -> tuple[bytes, memoryview, int]:
+        """End of the request head, body, and the most bytes its response may have."""
+        place = number % len(self.index)
+        length, _, output = self.index[place]
+        begin = self.offsets[place]
+        head = f"X-Request-Id: {self.name}-{number}\r\nContent-Length: {length}\r\n\r\n".encode()
+        return head, self.data[begin:begin + length], ROOM_BYTES + ROOM_PER_TOKEN * output
+
+
+def main(folder: Path) -> int:
+    """Drive the level spooled in `folder`.  What went wrong is told in its end.json."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_blocking(sys.stdout.fileno(), False)
+    end: dict[str, Any] = {}
+    try:
+        job = read_job(folder)
+        end = run(job, folder)
+    except RooftopError as error:
+        end = {"fault": [error.kind, error.what, error.remedy]}
+    write_json(folder / "end.json", end)
+    return 0
+
+
+def run(job: Job, folder: Path) -> dict[str, Any]:
+    """Connections, warm-up, level; what the loop knows of itself."""
+    workload = job.workload
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    endpoints = find_endpoints(job.target, os.environ)
+    prompts = Prompts(folder, workload.seed)
+    if not prompts.index:
+        return {"fault": ["BadInput", "there is no prompt to send", ""]}
+    writer = Writer(folder)
+    context = tls_context(job.target) if any(endpoint.tls for endpoint in endpoints) else None
+    drive = Drive(endpoints, context, writer, prompts, job.timeout_s)
+    drive.listen(sys.stdin.fileno())
+    level = Pace(workload)
+    drive.open_all(max(pool_size(workload.arrivals, level.limit), min(workload.warmup, workload.arrivals.concurrency)))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    if workload.warmup and not drive.fault:
+        drive.tell = lambda now: tell(now, "warm-up", workload.warmup)
+        drive.run(Pace(workload, warmup=True))
+        if not drive.stopping and (drive.failed == drive.done or not drive.chunks):
+            return ended(drive, "warm-up failed", 0.0)
+    drive.tell = lambda now: tell(now, "level", level.limit or 0)
+    write_json(folder / "begin.json", {"started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                                       "name": prompts.name})
+    cpu, wall = time.process_time(), time.monotonic()
+    if not drive.fault and not drive.stopping:
+        drive.run(level)
+    share = (time.process_time() - cpu) / max(1e-9, time.monotonic() - wall)
+    end = ended(drive, level.why, share)
+    end["wrapped"] = drive.sent_prompts > len(prompts.index)
+    return end
+
+
+def ended(drive: Drive, why: str, cpu_share: float) -> dict[str, Any]:
+    """What only the loop knows, for the proof."""
+    return {"why": "stopped" if drive.stopping else why, "fault": [*drive.fault, ""] if drive.fault else None,
+            "cpu_share": cpu_share, "streams_open_max": drive.active_most, "connect_ns": drive.connect_ns[:4096],
+            "tls_ns": drive.tls_ns[:4096], "dns_s": max(point.dns_s for point in drive.endpoints),
+            "opened": drive.opened}
+
+
+def tell(drive: Drive, stage: str, total: int) -> None:
+    """One line of progress for the parent; it may miss it."""
+    line = json.dumps({"stage": stage, "done": drive.done, "failed": drive.failed, "total": total,
+                       "open": drive.active, "chunks": drive.chunks,
+                       "seconds": (time.monotonic_ns() - drive.origin_ns) * 1e-9})
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        os.write(sys.stdout.fileno(), line.encode() + b"\n")
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a small file whole, or not at all."""
+    part = path.with_suffix(".part")
+    with contextlib.suppress(OSError):
+        part.write_text(json.dumps(value), encoding="utf-8")
+        part.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

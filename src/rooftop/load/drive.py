@@ -1,0 +1,424 @@
+"""The driving loop: bare epoll, one thread; sends on time, spools bytes and stamps."""
+
+import contextlib
+import os
+import select
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+
+import httptools
+
+from rooftop.load.client import ANCILLARY, Connection, Endpoint
+from rooftop.load.pace import Pace
+from rooftop.load.spool import BATCH_BYTES, MISSING, READ_MOST, Writer
+
+READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
+NOTHING = -(1 << 31)
+SPIN_NS = 80_000
+SECOND_NS = 1_000_000_000
+CONNECT_NS = 10 * SECOND_NS
+ENDS = ("", "eof", "reset", "timeout", "stopped", "malformed", "too large", "connect", "tls", "lost")
+_clock = time.monotonic_ns
+
+
+class Waiting:
+    """A request that is to go out: number, prompt, due time (None = when sent), what freed its user."""
+
+    __slots__ = ("after", "due_ns", "number", "prompt", "server", "tries")
+
+    def __init__(self, number: int, prompt: int, due_ns: int | None, after: int, server: int) -> None:
+        self.number, self.prompt, self.due_ns, self.after, self.server = number, prompt, due_ns, after, server
+        self.tries = 0
+
+
+class Drive:
+    """All connections of a level and the loop over them.
+
+    `prompt` gives the request head's end and the body of prompt i; `tell` hears once a second how far things are.
+    """
+
+    def __init__(self, endpoints: tuple[Endpoint, ...], context: ssl.SSLContext | None, writer: Writer,
+                 prompt: Callable[[int], tuple[bytes, memoryview, int]], timeout_s: float) -> None:
+        self.endpoints, self.context, self.writer, self.prompt = endpoints, context, writer, prompt
+        self.timeout_ns = round(timeout_s * 1e9)
+        self.epoll = select.epoll()
+        self.connections: dict[int, Connection] = {}
+        self.idle: list[list[Connection]] = [[] for _ in endpoints]
+        self.open = [0] * len(endpoints)
+        self.waiting: deque[Waiting] = deque()
+        self.active = self.active_most = self.opened = self.done = self.failed = self.chunks = 0
+        self.sent_prompts = 0
+        self.connect_ns: list[int] = []
+        self.tls_ns: list[int] = []
+        self.refused_in_a_row = 0
+        self.fault: tuple[str, str] | None = None
+        self.stopping = False
+        self.origin_ns = _clock()
+        self.pace: Pace | None = None
+        self.tell: Callable[[Drive], None] = lambda _: None
+        self.control = -1
+
+    # --- connections
+
+    def listen(self, descriptor: int) -> None:
+        """Stop the level when this descriptor (the parent's pipe) becomes readable."""
+        self.control = descriptor
+        self.epoll.register(descriptor, READ)
+
+    def open_connection(self, server: int) -> None:
+        """Begin to connect; the connection joins the idle ones when it is ready."""
+        connection = Connection(self.endpoints[server], server, self.opened, self.context)
+        self.opened += 1
+        self.connections[connection.fd] = connection
+        self.epoll.register(connection.fd, BOTH)
+
+    def open_all(self, count: int) -> None:
+        """Open `count` connections over all servers and wait until each is ready or has failed."""
+        servers = len(self.endpoints)
+        began = _clock()
+        todo = [number % servers for number in range(count)][::-1]
+        while not self.stopping and not self.fault:
+            while todo and len(self.connections) - sum(map(len, self.idle)) < 256:
+                self.open_connection(todo.pop())
+            if not todo and len(self.connections) == sum(map(len, self.idle)):
+                return
+            self._turn(0.1)
+            if _clock() - began > CONNECT_NS + (self.opened // 256) * SECOND_NS:
+                self.fault = ("connect", f"only {sum(map(len, self.idle))} of {count} connections were accepted")
+
+    def _drop(self, connection: Connection) -> None:
+        self.connections.pop(connection.fd, None)
+        if connection in self.idle[connection.server]:
+            self.idle[connection.server].remove(connection)
+        connection.close()
+
+    def _ready(self, connection: Connection) -> None:
+        self.refused_in_a_row = 0
+        self.connect_ns.append(connection.connect_ns)
+        self.tls_ns.append(connection.tls_ns)
+        self.epoll.modify(connection.fd, READ)
+        self._put_back(connection)
+
+    def _put_back(self, connection: Connection) -> None:
+        """A connection is free: it takes the request that waits longest for its server, or idles."""
+        for waiting in self.waiting:
+            if waiting.server == connection.server:
+                self.waiting.remove(waiting)
+                self._send(connection, waiting)
+                return
+        self.idle[connection.server].append(connection)
+
+    def _refused(self, connection: Connection, kind: str, words: str) -> None:
+        """A connection could not be made: the request that waits for it fails."""
+        server = connection.server
+        self._drop(connection)
+        self.refused_in_a_row += 1
+        if self.refused_in_a_row > max(32, 2 * len(self.connections)):
+            self.fault = self.fault or ("connect", f"{self.endpoints[server].url} takes no connections: {words}")
+        for waiting in self.waiting:
+            if waiting.server == server:
+                self.waiting.remove(waiting)
+                now = _clock()
+                self._record_send(waiting, connection, now, now)
+                self._finished(waiting, server, ENDS.index(kind), words)
+                return
+
+    # --- requests
+
+    def _dispatch(self, pace: Pace, after: int) -> None:
+        """Send the next request, or let it wait for a connection."""
+        number = pace.number
+        server = min(range(len(self.open)), key=self.open.__getitem__) if len(self.open) > 1 else 0
+        self.open[server] += 1
+        self.active += 1
+        if self.active > self.active_most:
+            self.active_most = self.active
+        waiting = Waiting(number, self.sent_prompts, pace.take(), after, server)
+        self.sent_prompts += 1
+        if self.idle[server]:
+            self._send(self.idle[server].pop(), waiting)
+        else:
+            self.waiting.append(waiting)
+            self.open_connection(server)
+
+    def _send(self, connection: Connection, waiting: Waiting) -> None:
+        head, body, room = self.prompt(waiting.prompt)
+        connection.request = waiting
+        connection.ended = False
+        connection.received = 0
+        connection.room = room
+        connection.parser = parser = httptools.HttpResponseParser(connection)
+        connection.state = "busy"
+        now = _clock()
+        connection.heard_ns = now
+        try:
+            whole = connection.send(connection.endpoint.head + head, body)
+        except OSError as error:
+            self._record_send(waiting, connection, now, now)
+            self._broken(connection, "reset", str(error))
+            return
+        self._record_send(waiting, connection, now, _clock())
+        if whole:
+            connection.feed = None if connection.tls else parser.feed_data
+        else:
+            self.epoll.modify(connection.fd, BOTH)
+
+    def _record_send(self, waiting: Waiting, connection: Connection, now: int, sent: int) -> None:
+        due = now if waiting.due_ns is None else self.origin_ns + waiting.due_ns
+        self.writer.sends.extend((waiting.number, waiting.prompt, connection.number, connection.server, due, sent,
+                                  waiting.after))
+
+    def _complete(self, connection: Connection) -> None:
+        """The response has ended by its framing."""
+        waiting = connection.request
+        keep = connection.kept
+        status = connection.parser.get_status_code()
+        connection.feed = connection.parser = connection.request = None
+        if keep:
+            connection.state = "ready"
+            self._put_back(connection)
+        else:
+            self._drop(connection)
+        self._finished(waiting, connection.server, 0, "" if status == 200 else f"http {status}")
+
+    def _broken(self, connection: Connection, kind: str, words: str) -> None:
+        """The connection failed with a request on it; one that got no byte back on a kept connection goes again."""
+        waiting, server = connection.request, connection.server
+        early = connection.received == 0 and kind in ("eof", "reset") and not self.stopping
+        self._drop(connection)
+        if early and waiting.tries == 0:
+            waiting.tries = 1
+            self.waiting.append(waiting)
+            self.open_connection(server)
+            return
+        self._finished(waiting, server, ENDS.index(kind), words)
+
+    def _finished(self, waiting: Waiting, server: int, how: int, words: str) -> None:
+        now = _clock()
+        self.writer.ends.extend((waiting.number, now, how))
+        if words:
+            self.writer.words.append((waiting.number, words))
+        self.open[server] -= 1
+        self.active -= 1
+        self.done += 1
+        self.failed += bool(how or words)
+        pace = self.pace
+        if pace is not None and pace.closed and pace.wants(now - self.origin_ns):
+            self._dispatch(pace, waiting.number)
+
+    # --- the loop
+
+    def run(self, pace: Pace) -> None:
+        """One phase: from its origin (now) until all its requests have ended, or it is stopped."""
+        self.pace = pace
+        self.done = self.failed = self.active_most = self.chunks = 0
+        self._mark_clocks()
+        self.origin_ns = _clock()
+        self.writer.ends.extend((NOTHING, self.origin_ns, int(pace.warmup)))
+        next_tick = self.origin_ns
+        if pace.closed:
+            for _ in range(pace.users):
+                if pace.wants(0):
+                    self._dispatch(pace, NOTHING)
+        while not self.stopping and not self.fault:
+            now = _clock()
+            if now >= next_tick:
+                next_tick = now + SECOND_NS // 2
+                self._tick(now)
+            if not pace.closed:
+                self._send_due(pace)
+            if not self.active and not pace.wants(_clock() - self.origin_ns) and pace.next_due_ns is None:
+                break
+            self._turn(self._nap(pace, next_tick))
+        self._end_all()
+        self._mark_clocks()
+        self._flush()
+
+    def _send_due(self, pace: Pace) -> None:
+        cap = pace.users
+        while (not cap or self.active < cap) and pace.wants(_clock() - self.origin_ns):
+            self._dispatch(pace, NOTHING)
+
+    def _nap(self, pace: Pace, next_tick: int) -> float:
+        """Seconds the loop may sleep.  In the last two milliseconds before a send: by microseconds, then not."""
+        due = pace.next_due_ns
+        now = _clock()
+        if due is None or pace.closed or (pace.users and self.active >= pace.users):
+            return max(0.0, (next_tick - now) * 1e-9)
+        left = min(due + self.origin_ns, next_tick) - now
+        if left > 2_000_000:
+            return (left - 1_500_000) * 1e-9
+        if left > SPIN_NS:
+            select.select((self.epoll,), (), (), (left - SPIN_NS) * 1e-9)
+        return 0.0
+
+    def _turn(self, nap_s: float) -> None:
+        """Wait once and take in what came.  This is the hot path: about one turn for each token under paced load."""
+        events = self.epoll.poll(nap_s)
+        if not events:
+            return
+        writer, connections = self.writer, self.connections
+        view, who, sizes, stamps = writer.view, writer.who, writer.sizes, writer.stamps
+        began = len(who)
+        now = _clock()
+        for fd, mask in events:
+            connection = connections.get(fd)
+            if connection is None or connection.feed is None:
+                self._attend(fd, connection, mask, now)
+                continue
+            used = writer.used
+            try:
+                count, extra, _, _ = connection.sock.recvmsg_into([view[used:used + READ_MOST]], ANCILLARY)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._broken(connection, "reset", str(error))
+                continue
+            if not count:
+                self._broken(connection, "eof", "")
+                continue
+            who.append(connection.request.number)
+            sizes.append(count)
+            stamps += extra[0][2] if extra else MISSING.pack(-1, _clock())
+            writer.used = end = used + count
+            connection.received += count
+            if count > 16 or _ends_line(view[used:end]):
+                connection.heard_ns = now
+            try:
+                connection.feed(view[used:end])
+            except httptools.HttpParserError as error:
+                self._broken(connection, "malformed", str(error))
+                continue
+            if connection.ended:
+                self._complete(connection)
+            elif connection.received > connection.room:
+                self._broken(connection, "too large", f"more than {connection.room} bytes")
+            if end > BATCH_BYTES:
+                self._lap(began)
+                self._flush()
+                began = 0
+        self._lap(began)
+
+    def _lap(self, began: int) -> None:
+        reads = len(self.writer.who) - began
+        if reads:
+            self.writer.laps.extend((_clock(), reads))
+
+    def _attend(self, fd: int, connection: Connection | None, mask: int, now: int) -> None:
+        """Everything that is not a plain read of a response: connecting, TLS, long sends, idle ends, the parent."""
+        if connection is None:
+            if fd == self.control:
+                self.stopping = not os.read(fd, 64) or True
+            return
+        if connection.state == "ready":
+            self._idle_ended(connection, now)
+        elif connection.state == "busy":
+            self._read_slowly(connection, mask, now)
+        else:
+            try:
+                ready = connection.advance()
+            except OSError as error:
+                kind = "tls" if isinstance(error, ssl.SSLError) else "connect"
+                self._refused(connection, kind, error.strerror or str(error))
+                return
+            if ready:
+                self._ready(connection)
+            elif connection.state != "connecting":
+                self.epoll.modify(connection.fd, BOTH if connection.out else READ)
+
+    def _idle_ended(self, connection: Connection, now: int) -> None:
+        """The server closed a connection between requests: open another, unless it does so at once each time."""
+        server, lived = connection.server, now - connection.begun_ns
+        if connection.tls is not None:
+            with contextlib.suppress(OSError):
+                if connection.receive(self.writer.view[self.writer.used:])[1] != b"eof":
+                    return
+        self._drop(connection)
+        if lived > SECOND_NS:
+            self.open_connection(server)
+
+    def _read_slowly(self, connection: Connection, mask: int, now: int) -> None:
+        writer = self.writer
+        parser = connection.parser
+        try:
+            if connection.out is not None and mask & select.EPOLLOUT and connection.flush():
+                self.epoll.modify(connection.fd, READ)
+                connection.heard_ns = now
+                connection.feed = None if connection.tls else parser.feed_data
+            if not mask & ~select.EPOLLOUT:
+                return
+            used = writer.used
+            count, stamp = connection.receive(writer.view[used:used + READ_MOST])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._broken(connection, "tls" if isinstance(error, ssl.SSLError) else "reset", str(error))
+            return
+        if not count:
+            if stamp == b"eof":
+                self._broken(connection, "eof", "")
+            return
+        writer.who.append(connection.request.number)
+        writer.sizes.append(count)
+        writer.stamps += stamp or MISSING.pack(-1, _clock())
+        writer.used = end = used + count
+        connection.received += count
+        if count > 16 or _ends_line(writer.view[used:end]):
+            connection.heard_ns = now
+        try:
+            parser.feed_data(writer.view[used:end])
+        except httptools.HttpParserError as error:
+            self._broken(connection, "malformed", str(error))
+            return
+        if connection.ended:
+            self._complete(connection)
+        elif connection.received > connection.room:
+            self._broken(connection, "too large", f"more than {connection.room} bytes")
+
+    # --- once in a while
+
+    def _tick(self, now: int) -> None:
+        """Twice a second: silent streams, clocks, what is to go to disk, progress."""
+        for connection in list(self.connections.values()):
+            if connection.state == "busy":
+                if now - connection.heard_ns > self.timeout_ns:
+                    self._broken(connection, "timeout", f"silent for {self.timeout_ns * 1e-9:g} s")
+            elif connection.state != "ready" and now - connection.begun_ns > CONNECT_NS:
+                self._refused(connection, "connect", "no answer to the connection for 10 s")
+        self._mark_clocks()
+        self._flush()
+        if self.pace is not None:
+            self.pace.tick(now, self.chunks, self.active >= self.pace.users)
+        self.tell(self)
+
+    def _mark_clocks(self) -> None:
+        """The wall clock against the monotonic one: the tightest of five readings."""
+        best = (1 << 62, 0, 0)
+        for _ in range(5):
+            before, wall, after = _clock(), time.time_ns(), _clock()
+            best = min(best, (after - before, (before + after) // 2, wall))
+        self.writer.clocks.extend(best[1:])
+
+    def _flush(self) -> None:
+        self.chunks += self.writer.page.count(b"data:", 0, self.writer.used)
+        try:
+            self.writer.flush()
+        except OSError as error:
+            self.fault = self.fault or ("spool", f"the spool cannot be written: {error.strerror}")
+
+    def _end_all(self) -> None:
+        """Cut what is still open."""
+        if self.pace is not None:
+            self.pace.stop("stopped")
+        self.waiting.clear()
+        for connection in list(self.connections.values()):
+            if connection.state == "busy":
+                self._broken(connection, "stopped" if self.stopping else "lost", "cut when the level was ended")
+
+
+def _ends_line(data: memoryview) -> bool:
+    """A short read counts as a sign of life only where it ends a line of the stream, so that a trickle does not."""
+    short = data.tobytes()
+    return b"\n\n" in short or b"\r\n\r\n" in short

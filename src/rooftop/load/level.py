@@ -1,0 +1,158 @@
+"""One load level, from the parent's side: start the load process, follow it, read its spool."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from rooftop.domain.launch import Fault
+from rooftop.domain.progress import Progress, Tell, silent
+from rooftop.domain.trial import ClientProof, Reply
+from rooftop.load.job import Job, Prompt
+from rooftop.load.spool import write_job
+
+GRACE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What one load level gave: replies without those of the warm-up, and the client's proof.
+
+    `measured_s` is from the level's origin to its last reply.  `fault` is None for a level that ran to its stop rule;
+    its kind is `stopped` (Ctrl-C), `killed`, `warm-up`, `connect`, `spool`, or that of the error all replies share.
+    """
+
+    replies: tuple[Reply, ...]
+    client: ClientProof | None
+    measured_s: float
+    started_at: str
+    notes: tuple[str, ...] = ()
+    fault: Fault | None = None
+
+
+def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_text: bool = False) -> Level:
+    """Run one level in a load process and read back what came.
+
+    Prompts go out in order, those of the warm-up first.  Ctrl-C and SIGTERM end the level early and keep what was
+    measured (fault `stopped`).  Raises StoreFailed where the spool folder cannot be written.
+    """
+    write_job(job, prompts)
+    folder = Path(job.spool)
+    with (folder / "client.log").open("wb") as log, _terminable():
+        process = subprocess.Popen((sys.executable, "-m", "rooftop.load", str(folder)), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=log)
+        try:
+            _follow(process, tell)
+            process.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            _end(process)
+    level = read_spool(folder, keep_text=keep_text)
+    if process.returncode and level.fault is not None and level.fault.kind == "killed":
+        tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        return Level(level.replies, level.client, level.measured_s, level.started_at, level.notes,
+                     Fault("killed", f"the load process ended with {process.returncode}: {' '.join(tail)}"))
+    return level
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM acts like Ctrl-C inside, where nobody else has a use for it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _follow(process: "subprocess.Popen[bytes]", tell: Tell) -> None:
+    pipe: IO[bytes] | None = process.stdout
+    before = (0.0, 0)
+    for line in pipe or ():
+        try:
+            now = json.loads(line)
+        except ValueError:
+            continue
+        span, chunks = now["seconds"] - before[0], now["chunks"] - before[1]
+        before = (now["seconds"], now["chunks"])
+        speed = f"{chunks / span:.0f} chunks/s, " if span > 0 and chunks >= 0 else ""
+        failed = f", {now['failed']} failed" if now["failed"] else ""
+        left = None
+        if now["total"] and now["done"]:
+            left = now["seconds"] / now["done"] * (now["total"] - now["done"])
+        tell(Progress(now["stage"], f"{speed}{now['open']} open{failed}", now["done"], now["total"], left))
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Closing its input tells the load process to stop; it is killed if it does not."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
+    """The level in a spool folder, also of a run that was killed: as far as its last whole batch.
+
+    Raises StoreFailed where the folder holds none.
+    """
+    from rooftop.load.proof import prove
+    from rooftop.load.record import read_record, requests
+    from rooftop.load.stream import read_reply
+
+    record = read_record(folder)
+    end = record.end
+    replies = tuple(read_reply(taken, keep_text=keep_text) for taken in requests(record))
+    notes = []
+    fault = _fault(end, replies)
+    if end is not None and end.get("why") == "warm-up failed":
+        warm = [read_reply(taken) for taken in requests(record, warmup=True)]
+        kind, words = _commonest(warm)
+        fault = Fault("warm-up", f"all {len(warm)} requests of the warm-up failed: {kind}: {words}",
+                      remedy="check the URL, the model's name and the key; the server's log may say more")
+    if end is not None and end.get("why"):
+        notes.append(f"ended by: {end['why']}")
+    measured = max((reply.end_ns for reply in replies), default=0) * 1e-9
+    client = prove(record, replies) if record.origin_ns is not None else None
+    return Level(replies, client, measured, str(record.begin.get("started_at", "")), tuple(notes), fault)
+
+
+def _fault(end: dict[str, Any] | None, replies: Sequence[Reply]) -> Fault | None:
+    if end is None:
+        return Fault("killed", "the load process ended without a word", remedy="see client.log in the spool folder")
+    if end.get("fault"):
+        kind, words, remedy = end["fault"]
+        return Fault(kind, words, remedy=remedy)
+    if end.get("why") == "stopped":
+        return Fault("stopped", "stopped by the user; what was measured is kept")
+    if replies and not any(reply.ok for reply in replies):
+        kind, words = _commonest(replies)
+        return Fault(kind, f"all {len(replies)} requests failed: {words}")
+    return None
+
+
+def _commonest(replies: Sequence[Reply]) -> tuple[str, str]:
+    kinds = Counter(reply.error or "no tokens" for reply in replies)
+    kind = kinds.most_common(1)[0][0] if kinds else "nothing was sent"
+    return kind, next((reply.detail for reply in replies if reply.error == kind), "")

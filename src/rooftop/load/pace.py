@@ -1,0 +1,94 @@
+"""What a level sends and when it has sent enough: closed or open, three stop rules."""
+
+from collections.abc import Iterator
+
+from rooftop.domain.workload import Arrivals, Workload
+from rooftop.load.arrivals import half_width, schedule
+
+TICK_NS = 500_000_000
+
+
+class Pace:
+    """The next requests of one phase.  Times are nanoseconds after the phase's origin.
+
+    A closed phase asks for a request whenever a user is free; an open one has a schedule, `next_due_ns`.
+    """
+
+    __slots__ = ("_counts", "_due", "_last", "closed", "limit", "next_due_ns", "precision", "seconds_ns", "sent",
+                 "users", "warmup", "why")
+
+    def __init__(self, workload: Workload, *, warmup: bool = False) -> None:
+        stop, arrivals = workload.stop, workload.arrivals
+        self.warmup = warmup
+        self.closed = warmup or arrivals.kind == "closed"
+        self.users = max(1, arrivals.concurrency) if arrivals.kind == "closed" else arrivals.concurrency
+        if warmup:
+            self.users = min(workload.warmup, self.users or workload.warmup)
+        self.limit = workload.warmup if warmup else stop.requests
+        self.seconds_ns = None if warmup or stop.seconds is None else round(stop.seconds * 1e9)
+        self.precision = None if warmup else stop.precision
+        self.sent = 0
+        self.why = ""
+        self._counts: list[float] = []
+        self._last: tuple[int, int] | None = None
+        self._due: Iterator[float] | None = None if self.closed else schedule(arrivals, workload.seed)
+        self.next_due_ns: int | None = None
+        self._step()
+
+    def _step(self) -> None:
+        if self._due is not None:
+            due = round(next(self._due) * 1e9)
+            over = self.seconds_ns is not None and due >= self.seconds_ns
+            self.next_due_ns = None if over or self.why else due
+            if over:
+                self.why = self.why or "seconds"
+
+    @property
+    def number(self) -> int:
+        """Number of the next request; those of a warm-up are below zero."""
+        return -1 - self.sent if self.warmup else self.sent
+
+    def wants(self, now_ns: int) -> bool:
+        """Whether one more request is to go out now (open: whether the next one is due)."""
+        if self.limit is not None and self.sent >= self.limit:
+            self.why = self.why or "requests"
+        elif self.closed and self.seconds_ns is not None and now_ns >= self.seconds_ns:
+            self.why = self.why or "seconds"
+        if self.why:
+            self.next_due_ns = None
+            return False
+        return self.closed or (self.next_due_ns is not None and self.next_due_ns <= now_ns)
+
+    def take(self) -> int | None:
+        """Count one request as sent: its due time, None in a closed phase (due when it is sent)."""
+        due = self.next_due_ns
+        self.sent += 1
+        self._step()
+        return due
+
+    def tick(self, now_ns: int, chunks: int, busy: bool) -> None:
+        """Hear the number of chunks so far; spans in which all users were busy count towards the precision."""
+        if self.precision is None:
+            return
+        if self._last is None or not busy:
+            self._last = (now_ns, chunks) if busy else None
+            return
+        before, had = self._last
+        if now_ns - before < TICK_NS:
+            return
+        self._last = (now_ns, chunks)
+        self._counts.append((chunks - had) / (now_ns - before))
+        width = half_width(self._counts)
+        if width is not None and width <= self.precision:
+            self.why = self.why or "precision"
+
+    def stop(self, why: str) -> None:
+        """Send nothing more."""
+        self.why = self.why or why
+        self.next_due_ns = None
+
+
+def pool_size(arrivals: Arrivals, limit: int | None) -> int:
+    """Connections to open before a level: one a user; for open arrivals those of about one second, at most 1024."""
+    wanted = arrivals.concurrency or min(1024, max(16, round(arrivals.rate_per_s)))
+    return min(wanted, limit) if limit is not None else wanted
