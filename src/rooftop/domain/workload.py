@@ -75,6 +75,15 @@ class Workload:
         return f"{self.arrivals.rate_per_s:g}/s"
 
 
+    @property
+    def shape(self) -> str:
+        """Prompts and replies in one phrase."""
+        reply = f"up to {self.output_tokens}" if self.natural else f"{self.output_tokens}"
+        shared = (f"the first {self.shared_prefix_tokens} tokens of each prompt shared"
+                  if self.shared_prefix_tokens else "every prompt unique")
+        return f"{self.input_tokens} tokens in, {reply} out, {shared}"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request to send: its number, when it is due (seconds after the level's start), its lengths in tokens."""

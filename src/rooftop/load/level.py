@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -28,6 +28,7 @@ class Level:
 
     `measured_s` is from the level's origin to its last reply.  `fault` is None for a level that ran to its stop rule;
     its kind is `stopped` (Ctrl-C), `killed`, `warm-up`, `connect`, `spool`, or that of the error all replies share.
+    `origin_ns` is the level's origin on the clock of `time.monotonic_ns`, 0 where it never began.
     """
 
     replies: tuple[Reply, ...]
@@ -36,6 +37,7 @@ class Level:
     started_at: str
     notes: tuple[str, ...] = ()
     fault: Fault | None = None
+    origin_ns: int = 0
 
 
 def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_text: bool = False) -> Level:
@@ -59,8 +61,7 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
     level = read_spool(folder, keep_text=keep_text)
     if process.returncode and level.fault is not None and level.fault.kind == "killed":
         tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        return Level(level.replies, level.client, level.measured_s, level.started_at, level.notes,
-                     Fault("killed", f"the load process ended with {process.returncode}: {' '.join(tail)}"))
+        return replace(level, fault=Fault("killed", f"the load process ended with {process.returncode}: {' '.join(tail)}"))
     return level
 
 
@@ -135,7 +136,8 @@ def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
         notes.append(f"ended by: {end['why']}")
     measured = max((reply.end_ns for reply in replies), default=0) * 1e-9
     client = prove(record, replies) if record.origin_ns is not None else None
-    return Level(replies, client, measured, str(record.begin.get("started_at", "")), tuple(notes), fault)
+    return Level(replies, client, measured, str(record.begin.get("started_at", "")), tuple(notes), fault,
+                 record.origin_ns or 0)
 
 
 def _fault(end: dict[str, Any] | None, replies: Sequence[Reply]) -> Fault | None:
