@@ -1,0 +1,107 @@
+"""What prompts say: seeded token ids or words, no two sequences alike at the start."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from rooftop.load.tokenizer import Tokenizer
+
+TRIES = 8
+
+Content = tuple[str | list[int], int]
+"""A prompt as it goes into a request, and its length in tokens (of words where there is no tokenizer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Seeded sequences of places in an alphabet.
+
+    Any two sequences of one salt differ at the start, so that no prefix cache can know one from another: sequence n
+    begins with the digits of n, lowest first, in a shuffled alphabet.  In an alphabet of P items the first P sequences
+    differ in their first item, and the first P * P in their first two.
+    """
+
+    seed: int
+    salt: str = ""
+
+    def unique(self, number: int, size: int, length: int) -> list[int]:
+        """`length` places in an alphabet of `size` for sequence `number`."""
+        order = _shuffled(f"{self.seed}/{self.salt}", size)
+        start = [order[number % size], order[number // size % size]]
+        rest = Random(f"{self.seed}/{self.salt}/{number}").choices(range(size), k=max(length - 2, 0))
+        return [*start, *rest][:length]
+
+    def shared(self, size: int, length: int) -> list[int]:
+        """`length` places that are the same for every number and every salt."""
+        return Random(f"{self.seed} shared").choices(range(size), k=length)
+
+
+@cache
+def _shuffled(key: str, size: int) -> list[int]:
+    return Random(key).sample(range(size), size)
+
+
+def write_ids(alphabet: Sequence[int], draw: Draw, length: int, shared: int, numbers: Sequence[int]) -> list[Content]:
+    """Prompts of `length` token ids of the alphabet, of which the first `shared` are the same."""
+    size = len(alphabet)
+    head = [alphabet[place] for place in draw.shared(size, shared)]
+    return [(head + [alphabet[place] for place in draw.unique(number, size, length - shared)], length)
+            for number in numbers]
+
+
+def write_words(words: Sequence[str], draw: Draw, length: int, shared: int, numbers: Sequence[int]) -> list[Content]:
+    """Prompts of `length` words, of which the first `shared` are the same."""
+    size = len(words)
+    head = draw.shared(size, shared)
+    return [(_text(words, head + draw.unique(number, size, length - shared)), length) for number in numbers]
+
+
+def write_texts(words: Sequence[str], tokenizer: Tokenizer, draw: Draw, length: int, shared: int,
+                numbers: Sequence[int]) -> list[Content]:
+    """Prompts of `length` tokens by the tokenizer, of which the first `shared` are the same.
+
+    Where a length cannot be met in a few tries, the nearest one comes back with its true count.
+    """
+    size = len(words)
+
+    def write_head(count: int, attempt: int) -> str:
+        return _text(words, draw.shared(size, count), attempt)
+
+    def write_whole(number: int) -> Callable[[int, int], str]:
+        return lambda count, attempt: head + _text(words, draw.unique(number, size, count), attempt)
+
+    head = fit(tokenizer, shared, shared, [write_head])[0][0] + " " if shared else ""
+    found = fit(tokenizer, length, length - shared, [write_whole(number) for number in numbers])
+    return list(found)
+
+
+def fit(tokenizer: Tokenizer, goal: int, size: int,
+        writers: Sequence[Callable[[int, int], str]]) -> list[tuple[str, int]]:
+    """From each writer the text of `goal` tokens, and its true count.
+
+    A writer makes a text of a number of words, `size` at first; tokens of joined words do not add up, so each text is
+    counted, made longer or shorter by what it misses, and counted again.
+    """
+    sizes = [size] * len(writers)
+    found = [("", 0)] * len(writers)
+    wrong = list(range(len(writers)))
+    for attempt in range(TRIES):
+        texts = [writers[place](sizes[place], attempt) for place in wrong]
+        for place, text, ids in zip(wrong, texts, tokenizer.encode(texts), strict=True):
+            miss = goal - len(ids)
+            if not found[place][0] or abs(miss) < abs(goal - found[place][1]):
+                found[place] = (text, len(ids))
+            sizes[place] = max(1, sizes[place] + miss)
+        wrong = [place for place in wrong if found[place][1] != goal]
+        if not wrong:
+            break
+    return found
+
+
+def _text(words: Sequence[str], places: Sequence[int], attempt: int = 0) -> str:
+    """The words at these places; a late attempt has another last word, for texts that jump over the length."""
+    chosen = [words[place] for place in places]
+    if attempt > 2 and len(chosen) > 2:
+        chosen[-1] = words[(places[-1] + attempt) % len(words)]
+    return " ".join(chosen)
