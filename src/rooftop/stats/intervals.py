@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log, sqrt
-from statistics import NormalDist
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def needed(share: float, level: float = 0.9) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Error:
-    """Standard error of a mean and its degrees of freedom."""
+    """An error, or a ratio of squared errors, and the degrees of freedom of its estimate."""
 
     size: float
     freedom: float
@@ -100,31 +99,71 @@ def quantile(values: Floats, share: float, *, level: float = 0.9, clusters: Ints
              ordered: Floats | None = None, unit: str = "observations") -> Estimate:
     """The quantile at `share` of observations in the order of time, with an interval of order statistics.
 
-    The share of observations at or below the quantile is a mean of zeros and ones; its standard error e under
-    dependence (`standard_error`) makes them as good as m = share (1 - share) / e^2 independent ones, and, because e is
-    itself an estimate, as m (z/t)^2 of them (Korn and Graubard, Survey Methodology 24, 1998).  The interval of the
-    share with that many observations (Jeffreys: quantiles of Beta(share m + 1/2, (1 - share) m + 1/2)) is read off the
-    ordered observations (Woodruff, JASA 47, 1952), between two of them where it falls there.
+    n dependent observations are worth m = n / inflation independent ones (`_inflation`), and because the inflation is
+    itself an estimate, the interval is that of m (z/t)^2 of them (Korn and Graubard, "Confidence intervals for
+    proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
+    The interval of the share that lies below the quantile (Jeffreys: quantiles of Beta(share m + 1/2,
+    (1 - share) m + 1/2)) is read off the ordered observations, between two of them where it falls there (Woodruff,
+    "Confidence intervals for medians and other position measures", JASA 47, 1952).
 
-    `ordered` are the sorted values, where they are at hand.  The value is None with fewer than `needed` observations;
-    the interval is None where the effective ones are too few or a bound would be the largest or least value itself.
+    `ordered` are the sorted values, where they are at hand; `unit` names the observations.  The value is None with
+    fewer than `needed` observations.  The interval is None, and `why_not` says so, where they are worth fewer
+    independent ones at the quantile or at the median, or where a bound would be the largest or the least value itself.
     """
     n, least = len(values), needed(share, level)
     if n < least:
         return Estimate(None, None, n, float(n), f"needs at least {least} {unit}, there are {n}")
     ordered = np.sort(values) if ordered is None else ordered
-    value = float(np.interp(share * (n - 1), np.arange(n), ordered))
-    error = standard_error((values <= value).astype(np.float64) - float(np.mean(values <= value)), clusters)
+    here = _tail_inflation(values, ordered, share, clusters)
+    middle = here if share == 0.5 else _inflation(values, ordered, 0.5, clusters)
+    effective = n / max(here.size, middle.size)
     spread = (1.0 + level) / 2.0
-    effective = share * (1.0 - share) / error.size ** 2 if error.size > 0.0 else inf
-    worth = min(effective * (NormalDist().inv_cdf(spread) / t_quantile(spread, error.freedom)) ** 2, 4.0 * n)
+    worth = n / here.size * (t_quantile(spread, inf) / t_quantile(spread, here.freedom)) ** 2
     a, b = share * worth + 0.5, (1.0 - share) * worth + 0.5
     low, high = (beta_quantile(bound, a, b) * (n + 1) - 1.0 for bound in (1.0 - spread, spread))
-    if worth < least or low <= 0.0 or high >= n - 1:
-        return Estimate(value, None, n, effective,
-                        f"no interval: {n} that move together are worth {worth:.0f} independent ones; it needs {least}")
-    bounds = np.interp([low, high], np.arange(n), ordered)
-    return Estimate(value, Interval(float(bounds[0]), float(bounds[1]), level), n, effective)
+    value = _between(ordered, share * (n - 1))
+    if min(worth, effective) < least or low <= 0.0 or high >= n - 1:
+        return Estimate(value, None, n, effective, f"no interval: {n} {unit} that move together are worth "
+                        f"{min(worth, effective):.0f} independent ones, it needs {least}")
+    return Estimate(value, Interval(_between(ordered, low), _between(ordered, high), level), n, effective)
+
+
+def _inflation(values: Floats, ordered: Floats, share: float, clusters: Ints | None) -> _Error:
+    """How many dependent observations are worth one independent one at a quantile.
+
+    The share of observations at or below the quantile is a mean of zeros and ones: the inflation is the square of its
+    standard error under dependence (`standard_error`) over the one without, share (1 - share) / n.
+    """
+    n = len(values)
+    below = (values <= _between(ordered, share * (n - 1))).astype(np.float64)
+    found = float(np.mean(below))
+    if found >= 1.0:
+        return _Error(1.0, n - 1)
+    error = standard_error(below - found, clusters)
+    return _Error(max(error.size ** 2 * n / (found * (1.0 - found)), 0.25), error.freedom)
+
+
+def _tail_inflation(values: Floats, ordered: Floats, share: float, clusters: Ints | None) -> _Error:
+    """The inflation at a quantile that may lie far out.
+
+    There few clusters of observations lie beyond and their dependence is seen badly.  It is therefore averaged with
+    the dependence at the quantile that has five times as many beyond (p99: p95), unless it is more than twice as strong
+    as there, as when rare stalls hit many requests at once; benchmarks/intervals.py shows what that rule is worth.
+    """
+    own, tail = _inflation(values, ordered, share, clusters), 5.0 * min(share, 1.0 - share)
+    if tail > 0.5:
+        return own
+    nearer = _inflation(values, ordered, 1.0 - tail if share > 0.5 else tail, clusters)
+    if own.size > 2.0 * nearer.size:
+        return own
+    return _Error((own.size + nearer.size) / 2.0, own.freedom + nearer.freedom)
+
+
+def _between(ordered: Floats, place: float) -> float:
+    """The ordered values at a place counted from 0, on the line between two of them."""
+    below = min(max(int(place), 0), len(ordered) - 1)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
 
 
 def rate(amounts: Floats, seconds: float, *, over_s: float = 0.0, level: float = 0.9) -> Estimate:
