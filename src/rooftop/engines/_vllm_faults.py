@@ -1,0 +1,307 @@
+"""Why a vLLM start or run failed or does less than asked, from its whole log."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rooftop.domain.launch import Evidence, Fault
+from rooftop.domain.vocabulary import ERRORS, stops
+from rooftop.engines._lines import Line
+from rooftop.engines._vllm_causes import CAUSES, OOM_STAGES, TRACES, Cause
+
+_PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
+    ("arguments", r"non-default args:|args: Namespace\("),
+    ("engine", r"Initializing an? (?:V[01] )?LLM engine"),
+    ("distributed", r"is assigned as DP rank|distributed_init_method=|DP group leader|vLLM is using nccl"),
+    ("weights", r"Starting to load model|Loading model from scratch|Loading model weights|checkpoint shards:"),
+    ("compile", r"Dynamo bytecode transform|Starting torch\.compile|Compiling a graph for|for vLLM's torch\.compile|"
+                r"Start compiling function|Warming up model for the compilation|Compiling model again"),
+    ("KV cache", r"Memory profiling takes|Available KV cache memory|KV cache size:|GiB for KV cache|"
+                 r"# (?:GPU|cuda) blocks"),
+    ("graphs", r"Capturing (?:CUDA graph|cudagraph)"),
+    ("warm-up", r"Initial profiling/warmup run|Graph capturing finished"),
+    ("server", r"init engine \(|Starting vLLM (?:API )?server|Started server process"),
+    ("ready", r"Application startup complete"),
+))
+_READY = re.compile(r"Application startup complete|Avg prompt throughput|\"POST /\S+ HTTP|Processed prompts:\s+[1-9]")
+_OVER = re.compile(r"Graph capturing finished|init engine \(|Capturing CUDA graphs?.*\b(\d+)/\1 ")
+_NOTICE = re.compile(r"No available shared memory broadcast block found|Waiting for \d+ local, \d+ remote core engine")
+_SERVED = re.compile(r"Avg generation throughput: (?!0\.0 )[\d.]+ tokens/s")
+_SLOW = re.compile(
+    r"torch\.compile (?:takes|took) (?P<a>[\d.]+) s|init engine \([^)]*\) took (?P<b>[\d.]+) s|"
+    r"Model loading took .* and (?P<c>[\d.]+) s|Loading weights took (?P<d>[\d.]+) s|"
+    r"Graph capturing finished in (?P<e>[\d.]+) s|Compiling a graph for .* takes (?P<f>[\d.]+) s|"
+    r"profiling(?:/warmup run took| takes) (?P<g>[\d.]+) s")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b(?::.*)?$")
+_WRAPPER = re.compile(
+    r"Engine core initialization failed|WorkerProc initialization failed|EngineDeadError|See stack trace|"
+    r"See root cause|CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|Engine (?:process|loop)|"
+    r"BrokenProcessPool")
+_SHUTDOWN = re.compile(r"Received signal|shutdown triggered|Shutting down|KeyboardInterrupt")
+
+SLOW_S = 60.0
+_LATE = {"worker_died": 3, "unknown": 2, "nccl_error": 1}
+_MILD = ("compile_in_progress_not_hang", "request_too_long", "graphs_downgraded", "p2p_unavailable",
+         "allreduce_fallback", "kernel_fallback", "partial_offload", "layout_poor", "kv_capacity_bound",
+         "prefill_starves_decode", "graphs_not_used", "graph_ceiling_below_batch", "flag_not_effective", "slow_start",
+         "warm_prefix_cache")
+
+
+def phase(body: str) -> str | None:
+    """The start-up phase that a message begins."""
+    return next((name for name, pattern in _PHASES if pattern.search(body)), None)
+
+
+@dataclass(slots=True)
+class Trace:
+    """A Python traceback: its frames and source lines, and the exception that ends it."""
+
+    frames: list[str] = field(default_factory=list)
+    exception: str = ""
+    line: Line | None = None
+
+
+def traces(lines: Iterable[Line]) -> list[Trace]:
+    """All tracebacks with an end, in the order of their exceptions; those of different processes may interleave."""
+    begun: dict[str, Trace] = {}
+    done = []
+    for line in lines:
+        body = line.body.rstrip()
+        if body.startswith("Traceback (most recent call last)"):
+            begun[line.process] = Trace()
+        elif line.process in begun:
+            if body.startswith((" ", "|", "+")) or not body:
+                begun[line.process].frames.append(body)
+            elif _EXCEPTION.match(body):
+                trace = begun.pop(line.process)
+                trace.exception, trace.line = body, line
+                done.append(trace)
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    kind: str
+    reason: str
+    remedy: str
+    line: int
+
+
+def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: int | None) -> Fault | None:
+    """The gravest cause that the log shows: what stopped it, else what holds it back; None for nothing wrong."""
+    ready = next((line.number for line in lines if _READY.search(line.body)), 0)
+    found = _causes(lines, ready) + _tracebacks(lines)
+    fatal = [item for item in found if stops(item.kind) and (exit_code or item.line >= ready or not ready)]
+    hang = _stall(lines)
+    if hang and stops(hang.kind):
+        fatal.append(hang)
+    fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
+    if fatal:
+        return _fault(min(fatal, key=lambda item: (_LATE.get(item.kind, 0), item.line)), lines)
+    if exit_code:
+        return _fault(_by_exit(lines, exit_code, ready), lines)
+    mild = [item for item in found if not stops(item.kind)] + _from_facts(facts) + _slow(lines) + [hang] * bool(hang)
+    order = {kind: place for place, kind in enumerate(_MILD)}
+    mild = [item for item in mild if item is not None and item.kind in order]
+    return _fault(min(mild, key=lambda item: (order[item.kind], item.line)), lines) if mild else None
+
+
+def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
+    """The finding with the last phase that was begun before its line (at the log's end where it has none)."""
+    last = ""
+    for line in lines:
+        if found.line and line.number > found.line:
+            break
+        last = phase(line.body) or last
+    return Fault(found.kind, found.reason.strip()[:300], found.remedy, last, found.line)
+
+
+def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
+    found = []
+    for line in lines:
+        if not _ANY.search(line.body):
+            continue
+        for cause in CAUSES:
+            match = cause.pattern.search(line.body)
+            if match:
+                found.append(_place(cause, match, line, lines, ready))
+                break
+    return found
+
+
+def _plain(cause: Cause) -> str:
+    return re.sub(r"\(\?P<\w+>", "(?:", cause.pattern.pattern)
+
+
+_ANY = re.compile("|".join(_plain(cause) for cause in CAUSES))
+
+
+def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line], ready: int) -> _Found:
+    """The cause with what hangs on where it stands: the stage of an OOM, the moment of a crash."""
+    kind, remedy = cause.kind, _fill(cause.remedy, match)
+    if kind == "oom":
+        kind, remedy = _oom_stage(line, lines, ready)
+    elif kind == "segfault":
+        started = any(phase(other.body) for other in lines if other.number < line.number)
+        if 0 < ready < line.number or not started:
+            kind, remedy = "segfault_first_token", ("the start proves nothing: use another layout or backend "
+                                                    "(on CPU, experts cannot be spread: no ep)")
+        else:
+            kind, remedy = "worker_died", "it crashed while it started: another build, backend or layout"
+    elif kind == "worker_died" and match["code"] == "-9":
+        remedy = "killed by signal 9: most often the host ran out of memory"
+    return _Found(kind, line.body, remedy, line.number)
+
+
+def _fill(remedy: str, match: re.Match[str]) -> str:
+    values = {name: value for name, value in match.groupdict().items() if value}
+    if "free" in values and "total" in values:
+        values["share"] = f"{int(float(values['free']) / float(values['total']) * 100) / 100:.2f}"
+    if "heads" in values:
+        heads = int(values["heads"])
+        legal = [size for size in range(1, min(heads, 1024) + 1) if heads % size == 0]
+        values["legal"] = ", ".join(str(size) for size in legal)
+    values.setdefault("flag", values.get("bad", values.get("name", "the option")))
+    values.setdefault("fits", "what fits")
+    return remedy.format_map({**dict.fromkeys(re.findall(r"{(\w+)}", remedy), "?"), **values})
+
+
+def _oom_stage(line: Line, lines: Sequence[Line], ready: int) -> tuple[str, str]:
+    """By the frames of its own traceback; where the text has none, by the phase that was under way."""
+    before = [other.body for other in lines if other.number < line.number and other.process == line.process][-120:]
+    starts = [place for place, body in enumerate(before) if body.startswith("Traceback")]
+    frames = "\n".join(before[starts[-1]:]) if starts else ""
+    text = frames + "\n" + line.body
+    for pattern, kind, remedy in OOM_STAGES:
+        if pattern.search(text):
+            return kind, remedy
+    under_way = ""
+    for other in lines:
+        if other.number > line.number:
+            break
+        under_way = phase(other.body) or under_way
+    kind = {"weights": "oom_weights", "KV cache": "oom_kv", "graphs": "oom_graph_capture"}.get(under_way, "oom_compute")
+    if ready and ready < line.number:
+        kind = "oom_compute"
+    return kind, next((remedy for _, known, remedy in OOM_STAGES if known == kind), "")
+
+
+def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
+    """What tracebacks mean beyond their words; one that says nothing known is `unknown`, wrappers are none."""
+    found = []
+    for trace in traces(lines):
+        if trace.line is None or _WRAPPER.search(trace.exception):
+            continue
+        frames = "\n".join(trace.frames)
+        for exception, frame, kind, remedy in TRACES:
+            if exception.search(trace.exception) and frame.search(frames):
+                reason = _told(trace)
+                found.append(_Found(kind, reason, remedy, trace.line.number))
+                break
+        else:
+            if not _ANY.search(trace.exception):
+                found.append(_Found("unknown", _told(trace), "", trace.line.number))
+    return found
+
+
+def _told(trace: Trace) -> str:
+    """The exception; where it has no words, the source line that raised it too."""
+    sources = [frame.strip() for frame in trace.frames if re.search(r"\w", frame) and "File \"" not in frame]
+    return trace.exception if ":" in trace.exception or not sources else f"{trace.exception} at `{sources[-1]}`"
+
+
+def _ended_badly(lines: Sequence[Line], exit_code: int | None) -> bool:
+    """Whether an exception ended something: an exit code, the engine's own echo, or the end of the text."""
+    if exit_code is not None:
+        return exit_code != 0
+    tail = [line.body for line in lines if line.body.strip()][-4:]
+    echo = re.compile(r"EngineCore (?:failed|encountered)|WorkerProc (?:failed|hit)|Engine core initialization failed|"
+                      r"died unexpectedly|EngineDeadError")
+    return any(_EXCEPTION.match(body) for body in tail) or any(echo.search(line.body) for line in lines)
+
+
+def _by_exit(lines: Sequence[Line], exit_code: int, ready: int) -> _Found:
+    """What an exit code tells where the log tells nothing; negative codes are signals."""
+    last = next((line for line in reversed(lines) if line.body.strip()), Line(0, "", ""))
+    if exit_code == -11:
+        kind = "segfault_first_token" if ready else "worker_died"
+        return _Found(kind, "ended by signal 11 (segmentation fault)", "use another layout or backend", last.number)
+    if exit_code < 0:
+        hint = ": most often the host ran out of memory" if exit_code == -9 else ""
+        return _Found("worker_died", f"ended by signal {-exit_code}{hint}", "start it again with less memory",
+                      last.number)
+    errors = [line for line in lines if re.search(r"\bERROR\b|[Ee]rror:", line.text)]
+    line = errors[-1] if errors else last
+    return _Found("unknown", line.body or f"exit code {exit_code}", "read the end of the log", line.number)
+
+
+def _stall(lines: Sequence[Line]) -> _Found | None:
+    """Notices of silence: before the start is over they belong to compilation, after it to a hang."""
+    notices = [line for line in lines if _NOTICE.search(line.body)]
+    if not notices:
+        return None
+    last = notices[-1]
+    over = [line.number for line in lines if _READY.search(line.body) or _OVER.search(line.body + " ")]
+    served = [line.number for line in lines if _SERVED.search(line.body)]
+    if not over or min(over) > last.number:
+        if over:
+            return None
+        return _Found("compile_in_progress_not_hang", last.body,
+                      "not a hang: wait, and keep the compile cache for the next start", last.number)
+    if "shared memory" not in last.body or any(number > last.number for number in served):
+        return None
+    if any(_SHUTDOWN.search(line.body) for line in lines if line.number < last.number):
+        return None
+    return _Found("hang_after_ready", last.body,
+                  "take stack dumps of the workers; look for the rank that left the step", last.number)
+
+
+def _slow(lines: Sequence[Line]) -> list[_Found]:
+    found = []
+    for line in lines:
+        match = _SLOW.search(line.body)
+        seconds = float(next(value for value in match.groups() if value is not None)) if match else 0.0
+        if seconds >= SLOW_S:
+            found.append((seconds, line))
+    if not found:
+        return []
+    seconds, line = max(found, key=lambda item: item[0])
+    return [_Found("slow_start", line.body, "keep the compile cache on disk, load from a fast disk, or capture fewer "
+                   "graphs", line.number)]
+
+
+def _from_facts(facts: Mapping[str, Evidence]) -> list[_Found]:
+    """What follows from figures: a full KV pool, graphs below the batch, prompts that crowd out tokens."""
+    def figure(fact: str) -> float | None:
+        said = facts.get(fact)
+        return float(said.value) if said and isinstance(said.value, int | float) else None
+
+    found = []
+    running, queued, usage = figure("live.running"), figure("live.queued"), figure("live.kv_usage")
+    if usage is not None and usage >= 0.9 and (running or queued):
+        found.append(_of("kv_capacity_bound", facts["live.kv_usage"],
+                         "lower concurrency or lengths, a smaller KV format, or more KV memory"))
+    prompt, generated = figure("live.prompt_tok_s"), figure("live.gen_tok_s")
+    if queued and prompt and generated is not None and prompt >= 20 * generated:
+        found.append(_of("prefill_starves_decode", facts["live.prompt_tok_s"],
+                         "a smaller --max-num-batched-tokens for latency, or separate prefill"))
+    ceiling, limit = figure("graphs.decode.max_batch"), max(figure("limits.max_running") or 0, running or 0)
+    if ceiling and limit > ceiling:
+        found.append(_of("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
+                         f"raise --max-cudagraph-capture-size to {limit:.0f}, or lower --max-num-seqs"))
+    if figure("graphs.decode.used_share") == 0:
+        found.append(_of("graphs_not_used", facts["graphs.decode.used_share"],
+                         "raise the captured sizes or drop the flag that disables graphs"))
+    transport = facts.get("nccl.transport")
+    if transport and transport.value == "shm":
+        found.append(_of("p2p_unavailable", transport,
+                         "GPU traffic goes through host memory: check ACS and IOMMU, test with NCCL_P2P_DISABLE=1"))
+    hits = figure("prefix_cache.hit_rate")
+    if hits is not None and hits >= 0.9:
+        found.append(_of("warm_prefix_cache", facts["prefix_cache.hit_rate"],
+                         "change the prompts or flush the cache before comparing"))
+    return found
+
+
+def _of(kind: str, said: Evidence, remedy: str) -> _Found:
+    return _Found(kind, f"{ERRORS[kind][1]}: {said.text}", remedy, said.line)

