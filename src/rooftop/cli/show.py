@@ -19,7 +19,7 @@ from rooftop.errors import LaunchFailed, RooftopError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rooftop.workflows.study import Rehearsal
+    from rooftop.workflows.rehearse import Rehearsal
 
 __all__ = ["listening", "show_bench", "show_claims", "show_dry_run", "show_error", "show_json", "show_launch",
            "show_matrix", "show_path"]

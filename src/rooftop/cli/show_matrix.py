@@ -1,10 +1,10 @@
 """A study's matrix as terminal tables and plain sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rooftop.cli.show_bench import lines
-from rooftop.domain.matrix import Cell, Matrix, Row
+from rooftop.domain.matrix import Matrix, Row
 from rooftop.report import sections, words
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def matrix_parts(matrix: Matrix, width: int) -> Iterator["RenderableType"]:
     yield lines([("note:", warning, "yellow") for warning in matrix.warnings])
 
 
+def measured(matrix: Matrix, row: Row) -> bool:
+    """Any level of this setup has figures."""
+    return any(cell.setup == row.setup and cell.measurements for cell in matrix.cells)
+
+
 def _tables(matrix: Matrix, metric: str, width: int) -> Iterator["RenderableType"]:
     """One table, or several below one another where the levels do not fit side by side."""
     from rich import box
@@ -49,9 +54,8 @@ def _tables(matrix: Matrix, metric: str, width: int) -> Iterator["RenderableType
         for title, _ in columns[start:start + fit]:
             table.add_column(title, justify="right", no_wrap=True)
         for number, row in enumerate(matrix.rows):
-            failed = row.fault is not None and not any(cell.setup == row.setup for cell in matrix.cells)
-            table.add_row(row.setup, *(cells[number] for _, cells in columns[start:start + fit]),
-                          style="red" if failed else None)
+            style = "red" if row.fault is not None and not measured(matrix, row) else None
+            table.add_row(row.setup, *(cells[number] for _, cells in columns[start:start + fit]), style=style)
         yield table
 
 
@@ -73,7 +77,7 @@ def _not_ranked(matrix: Matrix) -> Iterator["RenderableType"]:
     from rich.table import Table
     from rich.text import Text
 
-    rows = [*_failed(matrix), *_void(matrix.cells)]
+    rows = [*_failed(matrix), *_void(matrix)]
     if not rows:
         return
     yield Text("\nNot ranked", "bold")
@@ -88,8 +92,8 @@ def _not_ranked(matrix: Matrix) -> Iterator["RenderableType"]:
 def _failed(matrix: Matrix) -> Iterator[tuple[str, str, str]]:
     for row in matrix.rows:
         if row.fault is not None:
-            started = any(cell.setup == row.setup and cell.measurements for cell in matrix.cells)
-            yield row.setup, f"{'failed' if started else 'did not start'}: {sections.reason(row.fault)}", "red"
+            how = "failed" if measured(matrix, row) else "did not start"
+            yield row.setup, f"{how}: {sections.reason(row.fault)}", "red"
             if row.fault.remedy:
                 yield "", f"do: {row.fault.remedy}", ""
             if row.log:
@@ -102,10 +106,17 @@ def _failed(matrix: Matrix) -> Iterator[tuple[str, str, str]]:
             yield row.setup, "answers the fixed prompts otherwise than the first setup does", "red"
 
 
-def _void(cells: Sequence[Cell]) -> Iterator[tuple[str, str, str]]:
-    for cell in cells:
-        if not cell.valid:
-            yield f"{cell.setup}, {words.level_name(cell.level)}", cell.why_not, "yellow"
+def _void(matrix: Matrix) -> Iterator[tuple[str, str, str]]:
+    """Cells that must not be ranked, the levels of one setup and one reason together."""
+    for row in matrix.rows:
+        if row.fault is not None and not measured(matrix, row):
+            continue
+        levels: dict[str, list[str]] = {}
+        for cell in matrix.cells:
+            if cell.setup == row.setup and not cell.valid:
+                levels.setdefault(cell.why_not, []).append(cell.level)
+        for why, names in levels.items():
+            yield f"{row.setup}, {words.level_names(names)}", why, "yellow"
 
 
 def _answers(matrix: Matrix) -> Iterator["RenderableType"]:

@@ -96,21 +96,22 @@ def trade_off(lines: Sequence[Line], axes: Axes) -> str:
     parts = [_grid(y, y_ticks, left, width - right),
              _x_marks(x, tuple((mark, plain(mark)) for mark in x_ticks), height - bottom)]
     peaks = [max(line.points, key=lambda point: point.y) for line in lines]
-    places = apart([y.at(point.y) - 8 for point in peaks], 13.0, top - 12, height - bottom)
+    places = apart([y.at(point.y) - 9 if point.x <= 0.7 * x.high else y.at(point.y) - 18 for point in peaks], 13.0,
+                   top - 12, height - bottom)
     for line, peak, place in zip(lines, peaks, places, strict=True):
         name = clip(line.name, 18)
         leftward = x.at(peak.x) - 7 - 6.8 * len(name) > left
-        rightmost = peak.x > 0.7 * x.high
-        at = x.at(peak.x) + (7 if rightmost or not leftward else -7)
+        leftward = leftward and peak.x <= 0.7 * x.high
+        at = x.at(peak.x) + (-7 if leftward else 7)
         parts.append(f'<g class="{tone(line.tone)}">{_points(line, x, y)}{_point_labels(line, x, y)}'
-                     f'<text class="name halo{" end" if leftward and not rightmost else ""}" x="{at:.1f}" '
+                     f'<text class="name halo{" end" if leftward else ""}" x="{at:.1f}" '
                      f'y="{place:.1f}">{escape(name)}</text></g>')
     parts.append(_titles(axes, width, height, left, right))
     return _svg(width, height, axes.title, parts)
 
 
 def _point_labels(line: Line, x: Scale, y: Scale) -> str:
-    """Labels beside their points; points that lie on one another share one label (`1, 2, 4`)."""
+    """Labels beside their points, above even lines and below odd ones; points on one another share one (`1, 2, 4`)."""
     groups: list[tuple[float, float, list[str]]] = []
     for point in line.points:
         at_x, at_y = x.at(point.x), y.at(point.y)
@@ -119,7 +120,9 @@ def _point_labels(line: Line, x: Scale, y: Scale) -> str:
             groups.append((at_x, at_y, [point.label]))
         else:
             near.append(point.label)
-    return "".join(f'<text class="small halo" x="{at_x + 7:.1f}" y="{at_y + 10:.1f}">{escape(", ".join(names))}</text>'
+    right = line.tone % 2 == 0
+    return "".join(f'<text class="small halo{"" if right else " end"}" x="{at_x + (6 if right else -6):.1f}" '
+                   f'y="{at_y + (-5 if right else 12):.1f}">{escape(", ".join(names))}</text>'
                    for at_x, at_y, names in groups)
 
 

@@ -10,23 +10,27 @@ from rooftop.domain.trial import Trial
 from rooftop.report import charts, series, words
 from rooftop.report.charts import Axes, Line, Point
 
+_CURVES = ((words.THROUGHPUT, "All users together", "output tokens/s, total"),
+           (words.PER_USER, "Each user", "tokens/s per user"),
+           (words.TTFT, "Time to first token", "TTFT p50 in s; less is better"))
+
 
 def scaling(matrix: Matrix) -> str:
     """Throughput and per-user speed against load, and one against the other."""
     places, ratio = level_places(matrix.levels)
     marks = tuple((places[level], level) for level in matrix.levels)
     figures = []
-    for metric, title, unit in ((words.THROUGHPUT, "All users together", "output tokens/s, total"),
-                                (words.PER_USER, "Each user", "tokens/s per user"),
-                                (words.TTFT, "Time to first token", "TTFT p50 in s; less is better")):
+    for metric, title, unit in _CURVES if len(marks) > 1 else ():
         lines = [Line(row.setup, number, tuple(_points(matrix, row.setup, metric, places)))
                  for number, row in enumerate(matrix.rows)]
         figures.append(figure(title, charts.curve(lines, Axes(title, _load(matrix.levels), unit, marks, ratio))))
-    title = "The trade-off"
     lines = [Line(row.setup, number, tuple(_trades(matrix, row.setup))) for number, row in enumerate(matrix.rows)]
-    figures.append(figure(title, charts.trade_off(lines, Axes(title, "tokens/s per user", "output tokens/s, total")),
-                          f"A point is a load level ({_load(matrix.levels)}). Up is more work done, right is faster "
-                          f"for each user; further out is better in both. Waiting for the first token is not in it."))
+    if sum(len(line.points) for line in lines) > 1:
+        drawn = charts.trade_off(lines, Axes("The trade-off", "tokens/s per user", "output tokens/s, total"))
+        figures.append(figure("The trade-off", drawn,
+                              f"A point is a load level ({_load(matrix.levels)}). Up is more work done, right is "
+                              f"faster for each user; further out is better in both. Waiting for the first token is "
+                              f"not in it."))
     if not any(figures):
         return ""
     whiskers = "Whiskers are 90 % intervals." if any(

@@ -25,7 +25,7 @@ def page(matrix: Matrix, trials: Sequence[Trial] = ()) -> str:
         f"<h1>Which setup serves {escape(matrix.model)} fastest?</h1>",
         f'<p class="sub">Study {escape(matrix.study)}: {escape(about)}<br>{escape(when)}</p>',
         sections.answers(matrix, words.scope(matrix, trials)),
-        sections.warnings(matrix.warnings),
+        sections.warnings((*matrix.warnings, *(note for trial in trials for note in trial.notes))),
         "<h2>Setups and load levels</h2>",
         sections.matrix_tables(matrix),
         sections.failures(matrix),
@@ -52,14 +52,12 @@ def bench_page(trials: Sequence[Trial], measurements: Sequence[Sequence[Measurem
     cells = tuple(Cell(model.name, run.level, tuple(run.figures.values()), len(run.trials)) for run in runs)
     matrix = Matrix(study="bench", model=model.name, engine=first.plan.engine or "", machine=machine,
                     levels=tuple(cell.level for cell in cells), cells=cells, rows=(Row(model.name),))
-    about = ", ".join(part for part in (first.plan.engine, model.path, words.load_sentence(first.workload)) if part)
-    notes = [note for trial in trials for note in trial.notes]
-    notes += [f"{run.name}: {text}" for run in runs for text in words.cautions(run.figures.values())]
+    about = ", ".join(part for part in (first.plan.engine, model.path, first.workload.shape) if part)
     return _document(f"{model.name} - rooftop bench", [
         f"<h1>How fast is {escape(model.name)} served?</h1>",
         f'<p class="sub">{escape(about)}<br>{escape(first.started_at)}</p>',
         sections.summary(runs),
-        sections.warnings(notes),
+        sections.warnings(note for trial in trials for note in trial.notes),
         curves.scaling(matrix),
         curves.telemetry([(model.name, trial) for trial in trials]),
         _latencies(("Load",), [((run.name,), tuple(run.figures.values())) for run in runs]),

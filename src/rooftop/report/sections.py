@@ -42,14 +42,15 @@ def matrix_tables(matrix: Matrix) -> str:
     if repeats and repeats[-1] > 1:
         count = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else f"{repeats[0]}"
         spread = f" ± is the 90 % interval over {count} repeats."
+    wide = 200 + 125 * len(matrix.levels)
     return (_table("<b>All users together</b>, output tokens/s. Underlined: the best of its column; dotted: not to be "
-                   f"told apart from it.{spread}", head, total)
+                   f"told apart from it.{spread}", head, total, wide)
             + _table("<b>Each user</b>, tokens/s while a reply streams, and the median time to the first token (TTFT).",
-                     head, each))
+                     head, each, wide))
 
 
-def _table(caption: str, head: str, body: str) -> str:
-    return (f'<div class="scroll"><table class="matrix"><caption>{caption}</caption>{head}'
+def _table(caption: str, head: str, body: str, wide: int) -> str:
+    return (f'<p class="cap">{caption}</p><div class="scroll"><table class="matrix" style="min-width:{wide}px">{head}'
             f"<tbody>{body}</tbody></table></div>")
 
 
@@ -80,13 +81,13 @@ def _cell(matrix: Matrix, cell: Cell | None, metric: str) -> str:
         return '<td class="void">not run</td>'
     figure = cell.figure(metric)
     if not cell.valid:
-        return f'<td class="void">not ranked: {escape(cell.why_not)}</td>'
+        return f'<td class="void">{"not ranked: " if cell.repeats else ""}{escape(cell.why_not or "not run")}</td>'
     if figure is None or figure.value is None:
         why = cell.why_not or (figure.why_not if figure else "not measured")
         return f'<td class="void">{escape(why)}</td>'
     below = ""
     if metric == words.PER_USER:
-        ttft = words.full_text(cell.figure(words.TTFT))
+        ttft = words.full_text(cell.figure(words.TTFT), spread=False)
         below = f'<span class="sub2">TTFT {_ranked(ttft, matrix, cell, words.TTFT)}</span>'
     return (f"<td>{_ranked(words.value_text(figure), matrix, cell, metric)} "
             f"<small>{words.spread_text(figure)}</small>{below}</td>")
@@ -104,27 +105,37 @@ Named = tuple[tuple[str, ...], Sequence[Measurement]]
 
 
 def figures(columns: Sequence[str], rows: Sequence[Named]) -> str:
-    """Every latency quantile in ms: one line for each (setup, level); missing ones with what they would need."""
+    """Every latency quantile in ms, a line for each of `rows`; below it why a figure is missing, and cautions."""
     kinds = words.kinds(one for _, found in rows for one in found)
     if not kinds:
         return ""
-    top = "".join(f'<th class="l">{escape(column)}</th>' for column in columns) + "".join(
-        f"<th>{words.NAMES[kind]} {quantile}</th>" for kind in kinds for quantile in words.QUANTILES)
+    top = "".join(f'<th class="l" rowspan="2">{escape(column)}</th>' for column in columns) + "".join(
+        f'<th colspan="3" class="mid">{words.NAMES[kind]}</th>' for kind in kinds)
+    under = "".join(f"<th>{quantile}</th>" for _ in kinds for quantile in words.QUANTILES)
     missing: list[str] = []
     body = []
     for names, measurements in rows:
         by_name = {one.metric: one for one in measurements}
-        cells = []
-        for kind in kinds:
-            for quantile in words.QUANTILES:
-                one = by_name.get(words.latency(kind, quantile))
-                cells.append(_number(one, 1e3))
-                if one is not None and one.value is None and one.why_not:
-                    missing.append(f"{words.NAMES[kind]} {quantile}: {one.why_not}")
-        body.append("<tr>" + "".join(f'<td class="l">{escape(name)}</td>' for name in names) + "".join(cells) + "</tr>")
-    notes = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(missing))
-    return (f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
-            f'{f"<p class=note>No figure (-):</p><ul class=plain>{notes}</ul>" if notes else ""}')
+        cells = "".join(_noted(by_name.get(words.latency(kind, quantile)), missing)
+                        for kind in kinds for quantile in words.QUANTILES)
+        body.append("<tr>" + "".join(f'<td class="l">{escape(name)}</td>' for name in names) + cells + "</tr>")
+    notes = [f"<sup>{number}</sup> {escape(text)}" for number, text in enumerate(missing, 1)]
+    for names, measurements in rows:
+        said = words.cautions(measurements)
+        if said:
+            notes.append(f"{escape(', '.join(names))}: {escape('; '.join(said))}")
+    return (f'<div class="scroll"><table class="dense"><thead><tr>{top}</tr><tr>{under}</tr></thead>'
+            f'<tbody>{"".join(body)}</tbody></table></div>'
+            + "".join(f'<p class="note tight">{note}</p>' for note in notes))
+
+
+def _noted(one: Measurement | None, missing: list[str]) -> str:
+    """A figure's cell in ms; where there is none, `-` with the number of its note, a new one for a new reason."""
+    if one is None or one.value is not None or not one.why_not:
+        return _number(one, 1e3)
+    if one.why_not not in missing:
+        missing.append(one.why_not)
+    return f"<td>-<sup>{missing.index(one.why_not) + 1}</sup></td>"
 
 
 def summary(runs: Sequence[LevelRun]) -> str:

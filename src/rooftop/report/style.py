@@ -17,9 +17,11 @@ h1{font-size:25px;line-height:1.25;margin:0 0 4px;letter-spacing:-.01em}
 h2{font-size:17px;margin:44px 0 10px;padding-top:14px;border-top:1px solid var(--faint)}
 h3{font-size:14px;margin:18px 0 4px}
 p{margin:6px 0;max-width:76ch}
-.sub,.note,caption,figcaption{color:var(--soft)}
+.sub,.note,figcaption{color:var(--soft)}
 .sub{font-size:14px;max-width:none}
 .note,figcaption{font-size:13px}
+.note{max-width:100ch}
+.tight{margin:2px 0}
 .answer{margin:22px 0 8px;display:grid;grid-template-columns:1fr 1fr;gap:14px}
 .answer>div{background:var(--panel);border-left:3px solid var(--best);padding:12px 16px 13px}
 .answer>div.open{border-left-color:var(--warn)}
@@ -32,8 +34,8 @@ p{margin:6px 0;max-width:76ch}
 ul.plain{margin:6px 0;padding-left:18px;max-width:78ch}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:10px 0 4px}
-caption{text-align:left;font-size:14px;padding-bottom:5px}
-caption b{color:var(--ink)}
+.cap{color:var(--soft);font-size:14px;max-width:none;margin:16px 0 0}
+.cap b{color:var(--ink)}
 th,td{padding:6px 10px;text-align:right;vertical-align:top;border-bottom:1px solid var(--hair);white-space:nowrap}
 thead th{font-weight:500;font-size:13px;color:var(--soft);border-bottom:1px solid var(--faint);vertical-align:bottom}
 th:first-child,td.l,th.l{text-align:left}
@@ -44,7 +46,7 @@ td small{color:var(--soft);font-size:12px}
 td .sub2{display:block;color:var(--soft);font-size:12.5px}
 .best{color:var(--best);font-weight:700;text-decoration:underline;text-decoration-thickness:2px;text-underline-offset:4px}
 .tie{font-weight:600;text-decoration:underline dotted var(--best);text-underline-offset:4px}
-.matrix{table-layout:fixed;min-width:640px}
+.matrix{table-layout:fixed}
 .matrix th:first-child{width:27%}
 td.reason{text-align:left;white-space:normal;font-size:13px}
 td.void{color:var(--soft);font-size:12.5px;white-space:normal}
@@ -60,8 +62,12 @@ pre{font:12.5px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono
 padding:9px 12px;margin:6px 0 12px;white-space:pre-wrap;overflow-wrap:anywhere}
 details{margin:14px 0}
 summary{cursor:pointer;font-weight:600;font-size:14px}
-details table{font-size:13px}
-details th,details td{padding:4px 8px}
+.dense,.dense thead th{font-size:12px}
+.dense th,.dense td{padding:3px 4px}
+.dense td small{font-size:10.5px}
+.dense thead tr+tr th:first-child{text-align:right}
+th.mid{text-align:center}
+sup{font-size:10px;line-height:0}
 footer{margin-top:46px;padding-top:12px;border-top:1px solid var(--faint);font-size:13px;color:var(--soft)}
 svg{display:block;width:100%;height:auto;font-family:inherit;font-variant-numeric:tabular-nums}
 svg text{font-size:11px;fill:var(--ink)}

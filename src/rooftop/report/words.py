@@ -8,7 +8,6 @@ from rooftop.domain.finding import Measurement
 from rooftop.domain.machine import Machine
 from rooftop.domain.matrix import Best, Matrix
 from rooftop.domain.trial import Trial
-from rooftop.domain.workload import Workload
 
 THROUGHPUT = "output_tokens_per_s"
 BUSY = "output_tokens_per_s_busy"
@@ -90,12 +89,11 @@ def level_name(level: str) -> str:
     return f"{level} users" if level.isdigit() else level
 
 
-def load_sentence(workload: Workload) -> str:
-    """Prompts and replies of a level in one phrase."""
-    reply = f"up to {workload.output_tokens}" if workload.natural else f"{workload.output_tokens}"
-    shared = (f"the first {workload.shared_prefix_tokens} tokens of each prompt shared"
-              if workload.shared_prefix_tokens else "every prompt unique")
-    return f"{workload.input_tokens} tokens in, {reply} out, {shared}"
+def level_names(levels: Sequence[str]) -> str:
+    """Several load levels in words: `4, 8 users`, `1 user`, `2/s, 4/s`."""
+    if len(levels) > 1 and all(level.isdigit() for level in levels):
+        return f"{', '.join(levels)} users"
+    return ", ".join(map(level_name, levels))
 
 
 def machine_name(machine: Machine) -> str:
@@ -168,7 +166,8 @@ def _sentence(text: str) -> str:
 def scope(matrix: Matrix, trials: Sequence[Trial] = ()) -> str:
     """The sentence that binds a ranking to its machine, and to how its figures came about."""
     kinds = {trial.origin for trial in trials} or {"measured"}
-    how = "" if kinds == {"measured"} else f" Figures are {' and '.join(sorted(kinds))}, not all measured."
+    no = "not all" if "measured" in kinds else "not"
+    how = "" if kinds == {"measured"} else f" Figures are {' and '.join(sorted(kinds))}, {no} measured."
     return (f"This ranking is of this machine only ({machine_name(matrix.machine)}), "
             f"this model and this load.{how}")
 
