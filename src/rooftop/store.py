@@ -49,6 +49,8 @@ class Store:
         if read_only and not path.exists():
             raise BadInput("there is no store here", where=str(path),
                            remedy="check the path; `rooftop bench` and `rooftop study` make a store")
+        if path.is_dir():
+            raise StoreFailed("this is a folder, not a store", where=str(path), remedy="name a file in it")
         with _told(path, "opened"):
             return cls(path, _open_to_read(path, wait_s) if read_only else _open_to_write(path, wait_s))
 
@@ -217,12 +219,13 @@ def _connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
 
 
 def _open_to_read(path: Path, wait_s: float) -> sqlite3.Connection:
+    """SQLite needs files beside a store even to read it; where none can be made, nobody writes, and it is whole."""
     try:
         db = _connect(path, "ro", wait_s)
     except sqlite3.OperationalError as error:
         wal = path.with_name(path.name + "-wal")
-        unwritable = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not unwritable or not os.access(path, os.R_OK) or (wal.exists() and wal.stat().st_size):
+        beside = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR)
+        if not beside or (wal.exists() and wal.stat().st_size):
             raise
         db = _connect(path, "ro&immutable=1", wait_s)
     return _checked(db, path, may_be_empty=False)
@@ -230,6 +233,8 @@ def _open_to_read(path: Path, wait_s: float) -> sqlite3.Connection:
 
 def _open_to_write(path: Path, wait_s: float) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not os.access(path, os.W_OK, effective_ids=True):
+        raise PermissionError(errno.EACCES, "it is read-only")
     db = _checked(_connect(path, "rwc", wait_s), path, may_be_empty=True)
     try:
         _patiently(lambda: db.execute("PRAGMA journal_mode = WAL"), wait_s)
@@ -316,8 +321,6 @@ def _explained(error: Exception, path: Path, done: str, spool: str | Path | None
 def _reason(error: Exception, path: Path) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    if path.is_dir():
-        return "it is a folder"
     if _code(error) == sqlite3.SQLITE_READONLY:
         return "it is read-only"
     return "it is read-only, or its folder is" if path.exists() else "no file can be made here"
