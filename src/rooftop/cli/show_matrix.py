@@ -21,12 +21,13 @@ def matrix_parts(matrix: Matrix, width: int) -> Iterator["RenderableType"]:
 
     title = ", ".join(part for part in (matrix.model, matrix.engine, matrix.load) if part)
     yield Text.assemble((f"\n{matrix.study}: ", "bold"), title)
+    yield lines([(f"  {row.setup}:", sections.about(row), "dim") for row in matrix.rows if sections.about(row)])
     for caption, metric in (("All users together, output tokens/s", words.THROUGHPUT),
                             ("Each user, tokens/s while a reply streams", words.PER_USER),
                             ("Time to first token (TTFT), p50 in ms", words.TTFT)):
         yield Text(f"\n{caption}", "bold")
         yield from _tables(matrix, metric, width)
-    yield Text("* the best of its column   ~ not to be told apart from the best", "dim")
+    yield Text(f"* the best of its column   ~ not to be told apart from the best{words.spread_note(matrix)}", "dim")
     yield from _not_ranked(matrix)
     yield from _answers(matrix)
     yield Text(f"\n{words.scope(matrix)}")

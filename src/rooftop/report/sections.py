@@ -37,11 +37,8 @@ def matrix_tables(matrix: Matrix) -> str:
     each = "".join(_row(matrix, number, row, words.PER_USER) for number, row in enumerate(matrix.rows))
     head = "".join(f'<th scope="col">{escape(words.level_name(level))}</th>' for level in matrix.levels)
     head = f'<thead><tr><th scope="col">Setup</th>{head}</tr></thead>'
-    repeats = sorted({cell.repeats for cell in matrix.cells if cell.valid and cell.repeats})
-    spread = ""
-    if repeats and repeats[-1] > 1:
-        count = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else f"{repeats[0]}"
-        spread = f" ± is the 90 % interval over {count} repeats."
+    note = words.spread_note(matrix).strip()
+    spread = f" {note}." if note else ""
     wide = 200 + 125 * len(matrix.levels)
     return (_table("<b>All users together</b>, output tokens/s. Underlined: the best of its column; dotted: not to be "
                    f"told apart from it.{spread}", head, total, wide)

@@ -163,6 +163,15 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
+def spread_note(matrix: Matrix) -> str:
+    """What ± rests on where there are repeats: `   ± 90 % interval over 3 repeats`; "" where there are none."""
+    repeats = sorted({cell.repeats for cell in matrix.cells if cell.valid and cell.repeats})
+    if not repeats or repeats[-1] < 2:
+        return ""
+    count = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else f"{repeats[0]}"
+    return f"   ± 90 % interval over {count} repeats"
+
+
 def scope(matrix: Matrix, trials: Sequence[Trial] = ()) -> str:
     """The sentence that binds a ranking to its machine, and to how its figures came about."""
     kinds = {trial.origin for trial in trials} or {"measured"}
