@@ -1,5 +1,6 @@
 """The commands of rooftop: words in, workflows called, nouns handed to the tables."""
 
+import contextlib
 import json
 import signal
 import sys
@@ -20,7 +21,7 @@ STORE = "rooftop.sqlite"
 REPORT = "rooftop-report.html"
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType[tuple[float, ...]]):
     """A list of numbers with commas between them: `1,4,8`."""
 
     name = "N,N,..."
@@ -95,11 +96,12 @@ def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_
           store: Path, as_json: bool, **options: Any) -> None:
     """Measure the OpenAI-compatible server at URL (several URLs: replicas of one)."""
     from rooftop.cli import show
+    from rooftop.cli.show_progress import listening
     from rooftop.stats.summary import summarise
     from rooftop.store import Store
     from rooftop.workflows import bench as workflow
 
-    with show.listening(as_json) as tell:
+    with listening(as_json) as tell:
         if self_test:
             from rooftop.load.selftest import self_test as test
 
@@ -132,17 +134,21 @@ def study(file: str, dry_run: bool, retry_failed: bool, report: Path, store: Pat
     Run it again to go on where it stopped.
     """
     from rooftop.cli import show
+    from rooftop.cli.show_progress import listening
     from rooftop.store import Store
-    from rooftop.workflows import study as workflow
-    from rooftop.workflows.steps import read_study
+    from rooftop.workflows.rehearse import rehearse
+    from rooftop.workflows.steps import engine_of, read_study
+    from rooftop.workflows.study import run_study
 
     asked = read_study(file)
     if dry_run:
-        show.show_dry_run(workflow.rehearse(asked, store if store.exists() else None), as_json)
+        with contextlib.ExitStack() as stack:
+            known = stack.enter_context(Store.open(store, read_only=True)) if store.exists() else None
+            show.show_dry_run(rehearse(asked, engine_of(asked), known), as_json)
         return
     with Store.open(store) as opened:
-        with show.listening(as_json) as tell:
-            workflow.run_study(asked, store=opened, tell=tell, retry_failed=retry_failed)
+        with listening(as_json) as tell:
+            run_study(asked, store=opened, tell=tell, retry_failed=retry_failed)
         _answer(opened, asked.name, report, as_json)
 
 
@@ -157,7 +163,7 @@ def report_command(name: str, output: Path, store: Path, as_json: bool) -> None:
     from rooftop.store import Store
 
     with Store.open(store, read_only=True) as opened:
-        _answer(opened, name or opened.latest_study(), output, as_json)
+        _answer(opened, name or opened.latest_study() or "", output, as_json)
 
 
 @rooftop.command()
@@ -168,9 +174,10 @@ def report_command(name: str, output: Path, store: Path, as_json: bool) -> None:
 def fetch(name: str, source: Path | None, as_json: bool) -> None:
     """Get the weights of a catalog model, checked by SHA-256."""
     from rooftop.cli import show
+    from rooftop.cli.show_progress import listening
     from rooftop.workflows.fetch import fetch as get
 
-    with show.listening(as_json) as tell:
+    with listening(as_json) as tell:
         path = get(name, source=source, tell=tell)
     show.show_path("weights", path, as_json)
 
@@ -227,7 +234,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # the one place: a defect ends as a message, not as a bare traceback
         sys.exit(_defect(error, as_json))
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -154,3 +154,8 @@ class Trial:
     def valid(self) -> bool:
         """Nothing failed, and no claim about the engine is broken."""
         return self.fault is None and all(claim.holds is not False for claim in self.claims)
+
+    @property
+    def unfinished(self) -> bool:
+        """It was cut short from outside (Ctrl-C, a killed process): kept, but neither ranked nor done."""
+        return self.fault is not None and self.fault.kind in ("stopped", "killed")

@@ -1,6 +1,7 @@
 """Measure a server that somebody else started: URL in, trials out."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan
@@ -26,7 +27,7 @@ class Bench:
     api: Api | None = None
     concurrency: tuple[int, ...] = (1,)
     rates: tuple[float, ...] = ()
-    arrivals: str = "poisson"
+    arrivals: Literal["constant", "poisson", "gamma"] = "poisson"
     cv: float = 1.0
     ramp_s: float = 0.0
     input_tokens: int = 128
@@ -53,11 +54,8 @@ def workloads(bench: Bench, api: Api) -> tuple[Workload, ...]:
     shape = Workload(input_tokens=bench.input_tokens, output_tokens=bench.output_tokens, natural=bench.natural,
                      shared_prefix_tokens=bench.shared_prefix_tokens, seed=bench.seed, api=api)
     if bench.rates:
-        kind = bench.arrivals
-        if kind not in ("constant", "poisson", "gamma"):
-            raise ValueError(f"arrivals must be constant, poisson or gamma, not {kind!r}")
         return tuple(replace(shape, warmup=min(8, max(1, round(rate))), stop=_stop(bench, max(16, round(rate * 10))),
-                             arrivals=Arrivals(kind=kind, concurrency=0, rate_per_s=rate, cv=bench.cv,
+                             arrivals=Arrivals(kind=bench.arrivals, concurrency=0, rate_per_s=rate, cv=bench.cv,
                                                ramp_s=bench.ramp_s))
                      for rate in bench.rates)
     return tuple(replace(shape, warmup=users, arrivals=Arrivals(concurrency=users),
@@ -83,7 +81,8 @@ def bench(asked: Bench, *, store: Store, tell: Tell) -> tuple[Trial, ...]:
     plan = Plan(model=Model(name=target.model))
     trials: list[Trial] = []
     for done, (repeat, load) in enumerate(levels):
-        tell(Progress("level", f"{load.level} users" if load.arrivals.kind == "closed" else load.level, done, len(levels)))
+        users = f"{load.level} user{'' if load.level == '1' else 's'}"
+        tell(Progress("level", users if load.arrivals.kind == "closed" else load.level, done, len(levels)))
         slot = Slot(plan=plan, repeat=repeat, tokenizer=asked.tokenizer, timeout_s=asked.timeout_s)
         trial = run_level(target, load, slot, store=store, tell=tell)
         trials.append(trial)

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rooftop import store as stores
-from rooftop import telemetry
 from rooftop.domain import codec
 from rooftop.domain.launch import Claim, Launch
 from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Tell
 from rooftop.domain.trial import Sample, Trial
 from rooftop.domain.workload import Workload
-from rooftop.hardware import local
+from rooftop.hardware.local import surroundings, this_machine
 from rooftop.load import level as levels
 from rooftop.load import prompts
 from rooftop.load.job import Job, Target
+from rooftop.store import Store
+from rooftop.telemetry import Source, watching
 
 HEAD = "trial.json"
 
@@ -29,7 +29,7 @@ HEAD = "trial.json"
 class Seen:
     """What watches a level: sources sampled at 2 Hz, and the check of claims once it has run."""
 
-    sources: tuple[telemetry.Source, ...] = ()
+    sources: tuple[Source, ...] = ()
     claims: Callable[[], tuple[Claim, ...]] = tuple
 
 
@@ -45,7 +45,7 @@ class Slot:
     timeout_s: float = 120.0
 
 
-def run_level(target: Target, workload: Workload, slot: Slot, *, store: stores.Store, tell: Tell,
+def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, tell: Tell,
               seen: Seen | None = None) -> Trial:
     """Measure one level and store it whole before anything is computed from it.
 
@@ -56,31 +56,49 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: stores.S
     spool = spool_folder(store.path) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     made, notes = prompts.make_prompts(target, workload, prompt_count(workload), tokenizer=slot.tokenizer,
                                        seed_salt=str(slot.repeat))
-    machine = slot.plan.machine or local.this_machine()
+    machine = slot.plan.machine or this_machine()
     head = Trial(id=spool.name, origin="measured", plan=slot.plan, workload=workload,
                  started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                 surroundings=local.surroundings(machine), launch_id=slot.launch.id if slot.launch else "",
+                 surroundings=surroundings(machine), launch_id=slot.launch.id if slot.launch else "",
                  study=slot.study, repeat=slot.repeat, notes=(*target.notes, *notes))
     spool.mkdir(parents=True)
     (spool / HEAD).write_text(codec.to_json(head), encoding="utf-8")
     job = Job(target=target, workload=workload, spool=str(spool), timeout_s=slot.timeout_s)
-    with telemetry.watching(seen.sources) as watch:
+    with watching(seen.sources) as watch:
         level = levels.measure(job, made, tell=tell)
     trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
     trial = replace(trial, claims=seen.claims())
-    store.add_trial(trial)
+    store.add_trial(trial, spool=spool)
     shutil.rmtree(spool, ignore_errors=True)
     return trial
 
 
 def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = (), notes: Sequence[str] = ()) -> Trial:
     """The trial that a level made of its head."""
-    return replace(head, replies=level.replies, client=level.client, measured_s=level.measured_s, fault=level.fault,
+    around = head.surroundings
+    if around is not None:
+        around = replace(around, other_cpu_share=_others(samples))
+    return replace(head, surroundings=around, replies=level.replies, client=level.client, fault=level.fault,
+                   measured_s=level.measured_s,
                    samples=tuple(samples), started_at=level.started_at or head.started_at,
                    notes=(*head.notes, *level.notes, *notes))
 
 
-def recover(store: stores.Store) -> int:
+def _others(samples: Sequence[Sample]) -> float | None:
+    """Share of the machine's processor time that neither servers nor client used; None without two readings."""
+    spent: dict[str, float] = {}
+    for series in ("machine_all_s", "machine_busy_s", "server_cpu_s", "client_cpu_s"):
+        values = [sample.value for sample in samples if sample.series == series]
+        if len(values) < 2:
+            return None
+        spent[series] = values[-1] - values[0]
+    if spent["machine_all_s"] <= 0:
+        return None
+    rest = spent["machine_busy_s"] - spent["server_cpu_s"] - spent["client_cpu_s"]
+    return min(1.0, max(0.0, rest / spent["machine_all_s"]))
+
+
+def recover(store: Store) -> int:
     """Store what is left in the spools of levels whose rooftop was killed, as stopped trials; how many there were.
 
     A spool belongs to a living rooftop while its process holds it (`owner` file with its pid); those are left alone.

@@ -3,7 +3,13 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
 
+from rooftop import registry
+from rooftop.domain import codec
+from rooftop.domain.engine import Engine
+from rooftop.domain.launcher import Launcher
 from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Machine
 from rooftop.domain.plan import Plan, Setting
@@ -23,13 +29,34 @@ class Step:
     repeat: int
 
 
+def read_study(file: str) -> Study:
+    """The study in a TOML file, or one that rooftop brings along by its name (`smollm2-cpu`).
+
+    Raises BadInput for a file that is not there, cannot be read or has anything wrong in it.
+    """
+    path = Path(file)
+    if not path.is_file() and path.suffix != ".toml":
+        brought = resources.files("rooftop.catalog") / "studies"
+        inside = brought / f"{file}.toml"
+        if inside.is_file():
+            return codec.from_toml(Study, inside.read_text(encoding="utf-8"), where=f"rooftop's own study {file}")
+        names = ", ".join(sorted(one.name.removesuffix(".toml") for one in brought.iterdir()))
+        raise BadInput("there is no such file, and no study of that name", where=file,
+                       remedy=f"name a TOML file, or one of: {names}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the study cannot be read: {error}", where=file) from error
+    return codec.from_toml(Study, text, where=file)
+
+
 def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
     """The plan of each setup, in the file's order.
 
     Raises BadInput for two setups that are the same or share a title, and for a study without setups.
     """
     if not study.setup:
-        raise BadInput("the study has no [[setup]]", remedy="add at least one [[setup]] table with a layout or settings")
+        raise BadInput("the study has no [[setup]]", remedy="add a [[setup]] table with a layout or settings")
     model = find(study.model)
     made: list[Plan] = []
     for setup in study.setup:
@@ -91,7 +118,19 @@ def steps(study: Study, plan: Plan, number: int) -> tuple[Step, ...]:
 def remaining(study: Study, all_plans: Sequence[Plan], store: Store) -> dict[tuple[int, str], tuple[Step, ...]]:
     """What is still to be measured, by (round, plan key); a level that a fault ended counts as measured."""
     done = {(trial.plan.key, trial.workload, trial.repeat) for trial in store.trial_heads(study=study.name)
-            if trial.fault is None or trial.fault.kind != "stopped"}
+            if not trial.unfinished}
     return {(number, plan.key): tuple(step for step in steps(study, plan, number)
                                       if (plan.key, step.workload, step.repeat) not in done)
             for number, plan in rounds(study, all_plans)}
+
+
+def engine_of(study: Study) -> Engine:
+    """The engine that a study names.  Raises BadInput where there is none of that name."""
+    engine: Engine = registry.load("engines", study.engine)  # type: ignore[assignment]  # its last line is the check
+    return engine
+
+
+def launcher_of(_: Study) -> Launcher:
+    """The launcher that a study names (this machine, until there is another)."""
+    launcher: Launcher = registry.load("launchers", "local")  # type: ignore[assignment]
+    return launcher

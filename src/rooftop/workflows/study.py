@@ -1,25 +1,25 @@
 """Run a study: launch each setup, verify it, measure its levels, store, go on."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from rooftop import registry
-from rooftop.domain.engine import Engine, Seat
+from rooftop.domain.engine import Engine
 from rooftop.domain.launcher import Launcher
 from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Progress, Tell
 from rooftop.domain.study import Study
 from rooftop.domain.trial import Trial
 from rooftop.errors import Interrupted
-from rooftop.hardware import local
+from rooftop.hardware.local import this_machine
 from rooftop.load.job import Target
 from rooftop.load.target import probe
 from rooftop.store import Store
 from rooftop.telemetry import Source, metrics_page, processes
 from rooftop.workflows.launch import Running, started
 from rooftop.workflows.run import Seen, Slot, recover, run_level
-from rooftop.workflows.steps import Step, plans, remaining, rounds, steps
+from rooftop.workflows.steps import Step, engine_of, launcher_of, plans, remaining, rounds
 
 STARTS = 2
 
@@ -80,7 +80,7 @@ def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = Fa
     with `retry_failed`.  Raises Interrupted on Ctrl-C, after all servers are gone.
     """
     recover(store)
-    all_plans = plans(study, local.this_machine())
+    all_plans = plans(study, this_machine())
     todo = remaining(study, all_plans, store)
     failed = {launch.plan.key for launch in store.launches(study=study.name) if launch.fault is not None}
     site = Site(study, engine_of(study), launcher_of(study), store, tell, Clock(sum(map(len, todo.values()))))
@@ -95,18 +95,6 @@ def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = Fa
     tell(Progress("study", done=site.clock.done, total=site.clock.total, last=True))
 
 
-def engine_of(study: Study) -> Engine:
-    """The engine that a study names.  Raises BadInput where there is none of that name."""
-    engine: Engine = registry.load("engines", study.engine)  # type: ignore[assignment]  # its last line is the check
-    return engine
-
-
-def launcher_of(_: Study) -> Launcher:
-    """The launcher that a study names (this machine, until there is another)."""
-    launcher: Launcher = registry.load("launchers", "local")  # type: ignore[assignment]
-    return launcher
-
-
 def _run_setup(plan: Plan, levels: Sequence[Step], site: Site) -> bool:
     """Start a setup and measure its levels; False where it did not start.
 
@@ -116,7 +104,7 @@ def _run_setup(plan: Plan, levels: Sequence[Step], site: Site) -> bool:
     for _ in range(STARTS):
         began = time.monotonic()
         site.say("launch", "starting")
-        with started(plan, engine=site.engine, launcher=site.launcher, logs=site.store.path.parent,
+        with started(plan, engine=site.engine, launcher=site.launcher, logs=log_folder(site.store.path),
                      timeout_s=site.study.start_timeout_s, study=site.study.name, tell=site.relay) as running:
             site.store.add_launch(running.launch, running.log_texts())
             if not running.launch.ready:
@@ -153,25 +141,11 @@ def _measure(step: Step, target: Target, running: Running, site: Site) -> Trial:
 
 def sources(running: Running, engine: Engine) -> tuple[Source, ...]:
     """What is sampled while a level runs: each server's metrics page and the machine's processors."""
-    pages = [metrics_page(url + engine.pages.metrics, engine.witness.read_metrics) for url in running.urls]
+    pages = [metrics_page(url + engine.pages.metrics, engine.witness.read_metrics, server=number)
+             for number, url in enumerate(running.urls)]
     return (*pages, processes(running.pids))
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What a study would do: for each setup its title, commands (one a server) or the reason that refuses it.
-
-    `levels` counts the load levels of all starts; `estimate_s` is None where nothing is known; `basis` says what
-    the estimate rests on.
-    """
-
-    setups: tuple[tuple[str, tuple[str, ...]], ...]
-    levels: int
-    starts: int
-    estimate_s: float | None
-    basis: str
-
-
-def rehearse(study: Study, store: Store | None) -> Rehearsal:
-    """The commands and the estimated time of a study, without starting anything."""
-    raise NotImplementedError
+def log_folder(store: Path) -> Path:
+    """Where the engines' logs of a store's launches lie."""
+    return store.with_name(store.name + "-logs")

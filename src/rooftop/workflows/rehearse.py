@@ -1,0 +1,79 @@
+"""What a study would do: its commands and its estimated time, nothing started."""
+
+import shlex
+from dataclasses import dataclass
+
+from rooftop.domain.engine import Engine, Seat
+from rooftop.domain.plan import Plan
+from rooftop.domain.study import Study
+from rooftop.domain.workload import Workload
+from rooftop.hardware.local import this_machine
+from rooftop.store import Store
+from rooftop.workflows.program import replicas, resolve
+from rooftop.workflows.steps import plans, remaining, rounds, steps, workloads
+
+START_S = 10.0
+TOKEN_S = 0.02
+FIRST_TOKEN_S = 0.3
+EXAMPLE_PORT = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a study would do: for each setup its title, commands (one a server) or the reason that refuses it.
+
+    `levels` counts the load levels of all starts; `estimate_s` is None where nothing is known; `basis` says what
+    the estimate rests on.
+    """
+
+    setups: tuple[tuple[str, tuple[str, ...]], ...]
+    levels: int
+    starts: int
+    estimate_s: float | None
+    basis: str
+
+
+def rehearse(study: Study, engine: Engine, store: Store | None) -> Rehearsal:
+    """The commands and the estimated time of what remains of a study, without starting anything.
+
+    The estimate takes a level's and a start's own time where the store has it, else an assumption that `basis` names.
+    """
+    all_plans = plans(study, this_machine())
+    if store is None:
+        todo = {(number, plan.key): steps(study, plan, number) for number, plan in rounds(study, all_plans)}
+    else:
+        todo = remaining(study, all_plans, store)
+    levels = sum(map(len, todo.values()))
+    starts = sum(bool(one) for one in todo.values())
+    seen = [trial.measured_s for trial in store.trial_heads(study=study.name) if not trial.unfinished] if store else []
+    if seen:
+        seconds = levels * sum(seen) / len(seen) + starts * START_S
+        basis = f"levels as long as the {len(seen)} measured so far; {START_S:.0f} s a start assumed; no interval"
+    else:
+        seconds = starts * START_S + sum(map(_level_s, workloads(study))) * levels / max(1, len(workloads(study)))
+        basis = (f"nothing measured yet: assumed {START_S:.0f} s a start, {FIRST_TOKEN_S} s to a first token and "
+                 f"{TOKEN_S} s a token at every load; no interval")
+    return Rehearsal(tuple((plan.title, _commands(plan, engine)) for plan in all_plans), levels, starts, seconds, basis)
+
+
+def _level_s(workload: Workload) -> float:
+    reply_s = FIRST_TOKEN_S + TOKEN_S * workload.output_tokens
+    users = workload.arrivals.concurrency
+    if workload.stop.requests is not None:
+        return reply_s * (workload.stop.requests + workload.warmup) / users
+    return (workload.stop.seconds or 0.0) + reply_s
+
+
+def _commands(plan: Plan, engine: Engine) -> tuple[str, ...]:
+    """One line a server, or the rule that refuses the plan; ports are examples, free ones are taken at the start."""
+    refusal = engine.refuses(plan)
+    if refusal is not None:
+        return (f"refused ({refusal.rule}): {refusal.reason}",)
+    program = resolve(plan, engine)
+    lines = []
+    for one in replicas(plan, engine):
+        seat = Seat(program, EXAMPLE_PORT + one.number, replica=one.number, cores=one.cores)
+        command = engine.command(one.plan, seat)
+        words = [f"{name}={shlex.quote(value)}" for name, value in (*command.environment, *one.environment)]
+        lines.append(" ".join((*words, shlex.join(command.argv))))
+    return tuple(lines)
