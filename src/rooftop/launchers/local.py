@@ -1,0 +1,130 @@
+"""Starts servers on this machine, each under a supervisor that outlives a crash."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+from rooftop.domain.engine import Command, Seat
+from rooftop.domain.launcher import Launcher
+from rooftop.errors import LaunchFailed
+from rooftop.launchers import _tree
+
+GRACE_S = 8.0
+_PATIENCE_S = 20.0
+
+
+class LocalProcess:
+    """One supervised server.  A thread of its own hears the supervisor and sweeps up if that is killed."""
+
+    __slots__ = ("_asked", "_code", "_gone", "_mark", "_supervisor")
+
+    def __init__(self, supervisor: "subprocess.Popen[bytes]", mark: str) -> None:
+        self._supervisor = supervisor
+        self._mark = mark
+        self._code: int | None = None
+        self._gone = Event()
+        self._asked = False
+        Thread(target=self._hear, name=f"supervisor {supervisor.pid}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The supervisor: everything that the server starts is below it."""
+        return self._supervisor.pid
+
+    def poll(self) -> int | None:
+        """The server's exit code, negative for a signal; None while it runs."""
+        return self._code
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Close the supervisor's lifeline, which ends the tree; with `wait`, until nothing of it lives."""
+        if not self._asked and self._supervisor.stdin is not None:
+            self._asked = True
+            with suppress(OSError):
+                self._supervisor.stdin.write(b"stop\n")
+                self._supervisor.stdin.close()
+        if not wait or self._gone.wait(GRACE_S + _PATIENCE_S):
+            return
+        self._supervisor.kill()
+        if not self._gone.wait(_PATIENCE_S):
+            left = ", ".join(map(str, _tree.marked(self._mark, self._supervisor.pid)))
+            raise LaunchFailed(f"a server's processes do not end, not even by SIGKILL: {left}",
+                               remedy="they hang in the kernel (a driver, a dead network disk): see dmesg")
+
+    def listens(self, port: int) -> bool | None:
+        """Whether a process of this tree holds the port; None where nobody does."""
+        return _tree.listens(_tree.descendants(self._supervisor.pid), port)
+
+    def _hear(self) -> None:
+        out = self._supervisor.stdout
+        if out is not None:
+            with out:
+                for line in out:
+                    word, _, number = line.decode().partition(" ")
+                    if word == "ended":
+                        self._code = int(number)
+        self._supervisor.wait()
+        self._sweep()
+        if self._code is None:
+            self._code = -signal.SIGKILL
+        self._gone.set()
+
+    def _sweep(self) -> None:
+        """Kill what a killed supervisor left behind; a supervisor that ended by itself leaves nothing."""
+        while left := _tree.marked(self._mark, self._supervisor.pid):
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+
+class Local:
+    """This machine."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """`local`."""
+        return "local"
+
+    def free_port(self, host: str) -> int:
+        """A port that the kernel finds free now."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+            port: int = probe.getsockname()[1]
+            return port
+
+    def start(self, command: Command, seat: Seat, log: Path) -> LocalProcess:
+        """Start a server on `seat.cores` (all cores where empty), its output appended to `log`."""
+        mark = secrets.token_hex(8)
+        order = {
+            "argv": command.argv,
+            "environment": {**os.environ, **dict(command.environment), _tree.MARK: mark},
+            "cores": seat.cores,
+            "grace_s": GRACE_S,
+            "parent": os.getpid(),
+        }
+        try:
+            with log.open("ab") as output:
+                supervisor = subprocess.Popen(
+                    (sys.executable, "-P", "-m", "rooftop.launchers._supervisor"),
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, start_new_session=True)
+        except OSError as error:
+            raise LaunchFailed(f"cannot start a server: {error}", where=str(log)) from error
+        process = LocalProcess(supervisor, mark)
+        if supervisor.stdin is not None:
+            supervisor.stdin.write(json.dumps(order).encode() + b"\n")
+            supervisor.stdin.flush()
+        return process
+
+
+LAUNCHER: Launcher = Local()

@@ -1,0 +1,85 @@
+"""Does it decode: a first streamed token, and the greedy texts of fixed prompts."""
+
+import http.client
+import json
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from rooftop.errors import RooftopError, ServerRefused, ServerUnreachable
+from rooftop.load.http import Session, words
+
+PROMPTS = (
+    "The capital of France is",
+    "Water is made of hydrogen and",
+    "def fibonacci(n):",
+    "In the year 1969, the first man on the Moon",
+)
+_FIRST_TOKENS = 8
+_GREEDY_TOKENS = 16
+_LINE_LIMIT = 1 << 20
+
+
+def first_token(url: str, model: str, *, timeout_s: float) -> str:
+    """The first text that a real streamed completion brings; the stream is read to its end.
+
+    Raises ServerRefused where it ends without text, ServerUnreachable where the connection breaks or stands still.
+    """
+    parts = urlsplit(url)
+    wire = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    where = f"{url}/v1/completions"
+    body = {"model": model, "prompt": PROMPTS[0], "max_tokens": _FIRST_TOKENS, "temperature": 0, "stream": True}
+    try:
+        wire.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        answer = wire.getresponse()
+        if answer.status != 200:
+            said = " ".join(answer.read(2000).decode("utf-8", "replace").split())
+            raise ServerRefused(f"the first completion was answered with HTTP {answer.status}: {said[:300]}",
+                                where=where)
+        text = _stream_text(answer, where)
+    except TimeoutError as error:
+        raise ServerUnreachable(f"the first completion stood still for {timeout_s:g} s", where=where) from error
+    except (OSError, http.client.HTTPException, socket.gaierror) as error:
+        raise ServerUnreachable(f"the first completion broke off: {error or type(error).__name__}",
+                                where=where) from error
+    finally:
+        wire.close()
+    if not text:
+        raise ServerRefused("the first completion ended without a token", where=where)
+    return text
+
+
+def _stream_text(answer: http.client.HTTPResponse, where: str) -> str:
+    text = ""
+    while line := answer.readline(_LINE_LIMIT):
+        data = line.strip().removeprefix(b"data:").strip()
+        if not line.startswith(b"data:") or data == b"[DONE]":
+            continue
+        try:
+            event = json.loads(data)
+            choices = event.get("choices") or ()
+            text += "".join(choice.get("text") or "" for choice in choices)
+        except (ValueError, AttributeError) as error:
+            raise ServerRefused(f"the first completion's stream is not JSON: {data[:100]!r}", where=where) from error
+        if "error" in event:
+            raise ServerRefused(f"the first completion failed: {json.dumps(event['error'])[:300]}", where=where)
+    return text
+
+
+def greedy(urls: Sequence[str], model: str, *, timeout_s: float) -> tuple[str, ...]:
+    """The text of each fixed prompt at temperature 0, prompts dealt out over the replicas.
+
+    Empty where a prompt has no answer: a comparison of texts needs all of them.
+    """
+    texts = []
+    for number, prompt in enumerate(PROMPTS):
+        with Session(urls[number % len(urls)], timeout_s=timeout_s) as server:
+            body = {"model": model, "prompt": prompt, "max_tokens": _GREEDY_TOKENS, "temperature": 0, "seed": 0}
+            try:
+                answer = server.post("/v1/completions", body)
+                if answer.status != 200:
+                    raise ServerRefused(words(server, answer))
+                texts.append(str(answer.json()["choices"][0]["text"]))
+            except (RooftopError, LookupError, TypeError):
+                return ()
+    return tuple(texts)

@@ -1,0 +1,111 @@
+"""Which program runs an engine, in which version, and as how many servers."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from rooftop.domain.engine import Engine, Program
+from rooftop.domain.plan import Plan
+from rooftop.errors import MissingPart, RooftopError
+from rooftop.load.http import fetch
+
+_VERSION_S = 30.0
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One server of a plan: its number, the plan it is to run, its cores, and environment that is its alone."""
+
+    number: int
+    plan: Plan
+    cores: tuple[int, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+def resolve(plan: Plan, engine: Engine) -> tuple[str, ...]:
+    """The words that begin the engine's command.
+
+    `plan.binary` is one of the engine's programs by name, or a path or name of the user's own; "" takes the first of
+    the engine's programs that is here.  Raises MissingPart, with the way to get it, where there is none.
+    """
+    named = [program for program in engine.programs if program.name == plan.binary]
+    if plan.binary and not named:
+        found = shutil.which(Path(plan.binary).expanduser())
+        if found is None:
+            raise MissingPart(f"there is no program {plan.binary!r} that can be run",
+                              remedy=f"give its path, or one of: {', '.join(one.name for one in engine.programs)}")
+        return (str(found),)
+    for program in named or engine.programs:
+        if _here(program):
+            return tuple(sys.executable if word == "{python}" else word for word in program.argv)
+    wanted = named or engine.programs
+    ways = "; or ".join(program.install for program in wanted if program.install)
+    raise MissingPart(f"{engine.name} needs {' or '.join(one.name for one in wanted)}, which is not here", remedy=ways)
+
+
+def _here(program: Program) -> bool:
+    if program.module:
+        return find_spec(program.module) is not None
+    return shutil.which(program.argv[0]) is not None
+
+
+def replicas(plan: Plan, engine: Engine) -> tuple[Replica, ...]:
+    """The servers of a plan: one, or dp of them where the engine has no router; each has its share of cores and GPUs.
+
+    Where there are fewer cores than servers, servers share cores in turn.
+    """
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    layout = plan.layout
+    count = 1 if layout is None or engine.routes_dp else layout.dp
+    if layout is None or count == 1:
+        return (Replica(0, plan, cores),)
+    alone = replace(plan, layout=replace(layout, dp=1, ep=1 if layout.ep == 1 else layout.ep))
+    return tuple(Replica(number, alone, _share(cores, number, count), _gpus(plan, number, count))
+                 for number in range(count))
+
+
+def _share(cores: tuple[int, ...], number: int, count: int) -> tuple[int, ...]:
+    have = len(cores)
+    if count > have:
+        return (cores[number % have],)
+    return cores[number * have // count:(number + 1) * have // count]
+
+
+def _gpus(plan: Plan, number: int, count: int) -> tuple[tuple[str, str], ...]:
+    """The GPUs that a replica may see; nothing where there are none, or where the user chose them himself."""
+    have = len(plan.machine.gpus) if plan.machine is not None else 0
+    if have < count or any(one.name == _VISIBLE for one in plan.environment):
+        return ()
+    outer = os.environ.get(_VISIBLE, "").split(",") if os.environ.get(_VISIBLE) else list(map(str, range(have)))
+    each = len(outer) // count
+    return ((_VISIBLE, ",".join(outer[number * each:(number + 1) * each])),) if each else ()
+
+
+def version(engine: Engine, program: tuple[str, ...], url: str) -> str:
+    """The engine's version by its own word: its version page, else `--version`; "" where neither tells."""
+    if engine.pages.version:
+        try:
+            said = fetch(url + engine.pages.version).json()
+        except RooftopError:
+            return ""
+        return str(said.get("version", "")) if isinstance(said, dict) else ""
+    return _told_version(program)
+
+
+@cache
+def _told_version(program: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run((*program, "--version"), capture_output=True, text=True, timeout=_VERSION_S, check=False,
+                              stdin=subprocess.DEVNULL, errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if done.returncode != 0:
+        return ""
+    lines = (line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines())
+    return next((line for line in lines if any(letter.isdigit() for letter in line)), "")
