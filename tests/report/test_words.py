@@ -100,3 +100,17 @@ def test_chunk_gaps_show_only_where_token_gaps_are_unknown():
     itl, gap = Measurement("itl_p50", "s", 0.01), Measurement("chunk_gap_p50", "s", 0.02)
     assert words.kinds((itl, gap)) == ("itl",)
     assert words.kinds((replace(itl, value=None), gap)) == ("itl", "chunk_gap")
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("2026-03-11T14:02:33.1+00:00", "2026-03-11 14:02 UTC"), ("2026-03-11 14:02", "2026-03-11 14:02"),
+    ("2026-03-11T14:02:33+02:00", "2026-03-11 14:02 UTC+02:00"), ("<i>", "<i>"), ("", "")])
+def test_moments_are_shown_to_the_minute(text, shown):
+    assert words.moment(text) == shown
+
+
+def test_warnings_that_differ_in_figures_only_are_told_once_by_the_worst():
+    trial = sample.trials()[0]
+    mild = replace(trial, client=replace(trial.client, warnings=("5 % of chunks merged", "clock moved")))
+    worst = replace(trial, client=replace(trial.client, send_late_p99_s=0.5, warnings=("22 % of chunks merged",)))
+    assert words.client_warnings([mild, worst, replace(trial, client=None)]) == ("22 % of chunks merged", "clock moved")

@@ -127,7 +127,7 @@ def _client(run: LevelRun) -> Iterator[tuple[str, str, str]]:
     proof = words.client_proof(worst) if worst is not None else None
     if proof is not None:
         yield "client:", proof, "dim"
-    for warning in dict.fromkeys(text for trial in run.trials if trial.client for text in trial.client.warnings):
+    for warning in words.client_warnings(run.trials):
         yield "client:", warning, "yellow"
 
 
@@ -136,12 +136,13 @@ def _overview(runs: Sequence[LevelRun]) -> "RenderableType":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
-    table.add_column("load")
+    table.add_column("load", no_wrap=True)
     for title in ("tokens/s\ntotal", "tokens/s\nall busy", "tokens/s\nper user", "TTFT\np50", "TPOT\np50", "failed"):
         table.add_column(title, justify="right", no_wrap=True)
     for run in runs:
-        rates = [f"{words.value_text(run.figures.get(key))} {words.spread_text(run.figures.get(key))}".strip()
-                 for key in (words.THROUGHPUT, words.BUSY, words.PER_USER)]
+        total = run.figures.get(words.THROUGHPUT)
+        rates = [f"{words.value_text(total)} {words.spread_text(total)}".strip(),
+                 *(words.value_text(run.figures.get(key)) for key in (words.BUSY, words.PER_USER))]
         times = [words.full_text(run.figures.get(key), spread=False)
                  for key in (words.TTFT, words.latency("tpot", "p50"))]
         table.add_row(run.name, *rates, *times, f"{run.failures.total()}/{run.requests}",

@@ -18,7 +18,7 @@ Pairs = tuple[tuple[str, str], ...]
 def page(matrix: Matrix, trials: Sequence[Trial] = ()) -> str:
     """A study's report.  `trials` add telemetry, the client's proof and their notes; the rest comes of the matrix."""
     about = ", ".join(part for part in (matrix.engine, words.machine_name(matrix.machine), matrix.load) if part)
-    when = f"{matrix.started_at}{sections.took(matrix.took_s)}".strip(", ")
+    when = f"{words.moment(matrix.started_at)}{sections.took(matrix.took_s)}".strip(", ")
     rows = [((cell.setup, words.level_name(cell.level)), cell.measurements)
             for cell in matrix.cells if cell.measurements]
     return _document(f"{matrix.study} - rooftop report", [
@@ -55,7 +55,7 @@ def bench_page(trials: Sequence[Trial], measurements: Sequence[Sequence[Measurem
     about = ", ".join(part for part in (first.plan.engine, model.path, first.workload.shape) if part)
     return _document(f"{model.name} - rooftop bench", [
         f"<h1>How fast is {escape(model.name)} served?</h1>",
-        f'<p class="sub">{escape(about)}<br>{escape(first.started_at)}</p>',
+        f'<p class="sub">{escape(about)}<br>{escape(words.moment(first.started_at))}</p>',
         sections.summary(runs),
         sections.warnings(note for trial in trials for note in trial.notes),
         curves.scaling(matrix),
@@ -97,9 +97,8 @@ def _proofs(trials: Sequence[Trial]) -> Pairs:
     worst = words.worst_client(trials)
     if worst is None:
         return ()
-    texts = dict.fromkeys(text for trial in trials if trial.client for text in trial.client.warnings)
     return (("Load client, at its worst", words.client_proof(worst) or ""),
-            *(("Load client warns", text) for text in texts))
+            *(("Load client warns", text) for text in words.client_warnings(trials)))
 
 
 def _document(title: str, parts: Iterable[str]) -> str:

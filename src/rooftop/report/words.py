@@ -1,6 +1,8 @@
 """Figures and answers in words, the same in terminal and report."""
 
+import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Literal
 
 from rooftop import units
@@ -66,7 +68,7 @@ def spread_text(figure: Measurement | None, scale: float = 1.0) -> str:
     places = decimals(figure.value * scale)
     if half > 0 and round(half, places) == 0:
         return f"±{half:.1g}" if half >= 1e-3 else "±0"
-    return f"±{half:.{places}f}"
+    return f"±{units.number(half)}" if half >= 1000 else f"±{half:.{places}f}"
 
 
 def full_text(figure: Measurement | None, *, spread: bool = True) -> str:
@@ -191,6 +193,25 @@ def worst_client(trials: Iterable[Trial]) -> Trial | None:
     """The trial whose client sent latest at p99; None where no client kept an account."""
     late = [(trial.client.send_late_p99_s, number, trial) for number, trial in enumerate(trials) if trial.client]
     return max(late)[2] if late else None
+
+
+def client_warnings(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """What the load clients warn of; of warnings that differ in their figures only, that of the latest sender."""
+    proofs = sorted((trial.client for trial in trials if trial.client), key=lambda proof: -proof.send_late_p99_s)
+    found: dict[str, str] = {}
+    for proof in proofs:
+        for text in proof.warnings:
+            found.setdefault(re.sub(r"\d+", "", text), text)
+    return tuple(found.values())
+
+
+def moment(text: str) -> str:
+    """An ISO time to the minute: `2026-03-11 14:02 UTC`; other words as they are."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{when:%Y-%m-%d %H:%M %Z}".strip()
 
 
 def client_proof(trial: Trial) -> str | None:
