@@ -82,7 +82,7 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
     if workload.warmup and not drive.fault:
         drive.tell = lambda now: tell(now, "warm-up", workload.warmup)
         drive.run(Pace(workload, warmup=True))
-        if not drive.stopping and (drive.failed == drive.done or not drive.chunks):
+        if not drive.stopping and not drive.fault and not _any_whole(folder):
             return ended(drive, "warm-up failed", 0.0)
     drive.tell = lambda now: tell(now, "level", level.limit or 0)
     write_json(folder / "begin.json", {"started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -94,6 +94,14 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
     end = ended(drive, level.why, share)
     end["wrapped"] = drive.sent_prompts > len(prompts.index)
     return end
+
+
+def _any_whole(folder: Path) -> bool:
+    """Whether any request of the warm-up was answered as it should; read exactly as the level will be."""
+    from rooftop.load.record import read_record, requests
+    from rooftop.load.stream import read_reply
+
+    return any(read_reply(taken).ok for taken in requests(read_record(folder), warmup=True))
 
 
 def ended(drive: Drive, why: str, cpu_share: float) -> dict[str, Any]:

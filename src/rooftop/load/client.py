@@ -140,17 +140,17 @@ def tls_context(target: Target) -> ssl.SSLContext:
 class Connection:
     """One connection and, while it is busy, the request on it.
 
-    `feed` is the HTTP parser's entry while a response on plain TCP is being read, else None: the driving loop reads
-    such connections itself and leaves all others to `advance`, `flush` and `receive`.
+    `quick`: a response on plain TCP is being read; the driving loop reads such connections itself and leaves all
+    others to `advance`, `flush` and `receive`.
     """
 
-    __slots__ = ("begun_ns", "connect_ns", "ended", "endpoint", "fd", "feed", "heard_ns", "incoming", "kept",
-                 "number", "out", "outgoing", "parser", "received", "request", "room", "server", "sock",
+    __slots__ = ("begun_ns", "connect_ns", "ended", "endpoint", "fd", "heard_ns", "incoming", "kept",
+                 "number", "out", "outgoing", "parser", "quick", "received", "request", "room", "server", "sock",
                  "state", "tls", "tls_ns")
 
     def __init__(self, endpoint: Endpoint, server: int, number: int, context: ssl.SSLContext | None) -> None:
         self.endpoint, self.server, self.number = endpoint, server, number
-        self.feed: Any = None
+        self.quick = False
         self.parser: Any = None
         self.request: Any = None
         self.out: memoryview | None = None
@@ -293,7 +293,8 @@ class Connection:
 
     def close(self) -> None:
         """Close the socket; the request on it is the caller's business."""
-        self.feed = self.parser = self.request = self.out = None
+        self.quick = False
+        self.parser = self.request = self.out = None
         self.state = "closed"
         self.sock.close()
 

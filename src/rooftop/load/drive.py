@@ -11,7 +11,7 @@ from collections.abc import Callable
 import httptools
 
 from rooftop.load.client import ANCILLARY, Connection, Endpoint
-from rooftop.load.pace import Pace
+from rooftop.load.pace import Pace, Waiting
 from rooftop.load.spool import BATCH_BYTES, MISSING, READ_MOST, Writer
 
 READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
@@ -21,16 +21,6 @@ SECOND_NS = 1_000_000_000
 CONNECT_NS = 10 * SECOND_NS
 ENDS = ("", "eof", "reset", "timeout", "stopped", "malformed", "too large", "connect", "tls", "lost")
 _clock = time.monotonic_ns
-
-
-class Waiting:
-    """A request that is to go out: number, prompt, due time (None = when sent), what freed its user."""
-
-    __slots__ = ("after", "due_ns", "number", "prompt", "server", "tries")
-
-    def __init__(self, number: int, prompt: int, due_ns: int | None, after: int, server: int) -> None:
-        self.number, self.prompt, self.due_ns, self.after, self.server = number, prompt, due_ns, after, server
-        self.tries = 0
 
 
 class Drive:
@@ -149,7 +139,7 @@ class Drive:
         connection.ended = False
         connection.received = 0
         connection.room = room
-        connection.parser = parser = httptools.HttpResponseParser(connection)
+        connection.parser = httptools.HttpResponseParser(connection)
         connection.state = "busy"
         now = _clock()
         connection.heard_ns = now
@@ -161,7 +151,7 @@ class Drive:
             return
         self._record_send(waiting, connection, now, _clock())
         if whole:
-            connection.feed = None if connection.tls else parser.feed_data
+            connection.quick = connection.tls is None
         else:
             self.epoll.modify(connection.fd, BOTH)
 
@@ -175,7 +165,8 @@ class Drive:
         waiting = connection.request
         keep = connection.kept
         status = connection.parser.get_status_code()
-        connection.feed = connection.parser = connection.request = None
+        connection.quick = False
+        connection.parser = connection.request = None
         if keep:
             connection.state = "ready"
             self._put_back(connection)
@@ -214,7 +205,7 @@ class Drive:
         """One phase: from its origin (now) until all its requests have ended, or it is stopped."""
         self.pace = pace
         self.done = self.failed = self.active_most = self.chunks = 0
-        self._mark_clocks()
+        self.writer.mark_clocks()
         self.origin_ns = _clock()
         self.writer.ends.extend((NOTHING, self.origin_ns, int(pace.warmup)))
         next_tick = self.origin_ns
@@ -233,7 +224,7 @@ class Drive:
                 break
             self._turn(self._nap(pace, next_tick))
         self._end_all()
-        self._mark_clocks()
+        self.writer.mark_clocks()
         self._flush()
 
     def _send_due(self, pace: Pace) -> None:
@@ -260,12 +251,12 @@ class Drive:
         if not events:
             return
         writer, connections = self.writer, self.connections
-        view, who, sizes, stamps = writer.view, writer.who, writer.sizes, writer.stamps
-        began = len(who)
+        view = writer.view
+        began = len(writer.who)
         now = _clock()
         for fd, mask in events:
             connection = connections.get(fd)
-            if connection is None or connection.feed is None:
+            if connection is None or not connection.quick:
                 self._attend(fd, connection, mask, now)
                 continue
             used = writer.used
@@ -279,27 +270,33 @@ class Drive:
             if not count:
                 self._broken(connection, "eof", "")
                 continue
-            who.append(connection.request.number)
-            sizes.append(count)
-            stamps += extra[0][2] if extra else MISSING.pack(-1, _clock())
-            writer.used = end = used + count
-            connection.received += count
-            if count > 16 or _ends_line(view[used:end]):
-                connection.heard_ns = now
-            try:
-                connection.feed(view[used:end])
-            except httptools.HttpParserError as error:
-                self._broken(connection, "malformed", str(error))
-                continue
-            if connection.ended:
-                self._complete(connection)
-            elif connection.received > connection.room:
-                self._broken(connection, "too large", f"more than {connection.room} bytes")
-            if end > BATCH_BYTES:
+            self._took(connection, used, count, extra[0][2] if extra else b"", now)
+            if writer.used > BATCH_BYTES:
                 self._lap(began)
                 self._flush()
                 began = 0
         self._lap(began)
+
+    def _took(self, connection: Connection, used: int, count: int, stamp: bytes, now: int) -> None:
+        """A read of `count` bytes lies at `used` in the page: note it, and see whether the response has ended."""
+        writer = self.writer
+        writer.who.append(connection.request.number)
+        writer.sizes.append(count)
+        writer.stamps += stamp or MISSING.pack(-1, _clock())
+        writer.used = end = used + count
+        data = writer.view[used:end]
+        connection.received += count
+        if count > 16 or _ends_line(data):
+            connection.heard_ns = now
+        try:
+            connection.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._broken(connection, "malformed", str(error))
+            return
+        if connection.ended:
+            self._complete(connection)
+        elif connection.received > connection.room:
+            self._broken(connection, "too large", f"more than {connection.room} bytes")
 
     def _lap(self, began: int) -> None:
         reads = len(self.writer.who) - began
@@ -341,12 +338,11 @@ class Drive:
 
     def _read_slowly(self, connection: Connection, mask: int, now: int) -> None:
         writer = self.writer
-        parser = connection.parser
         try:
             if connection.out is not None and mask & select.EPOLLOUT and connection.flush():
                 self.epoll.modify(connection.fd, READ)
                 connection.heard_ns = now
-                connection.feed = None if connection.tls else parser.feed_data
+                connection.quick = connection.tls is None
             if not mask & ~select.EPOLLOUT:
                 return
             used = writer.used
@@ -360,22 +356,7 @@ class Drive:
             if stamp == b"eof":
                 self._broken(connection, "eof", "")
             return
-        writer.who.append(connection.request.number)
-        writer.sizes.append(count)
-        writer.stamps += stamp or MISSING.pack(-1, _clock())
-        writer.used = end = used + count
-        connection.received += count
-        if count > 16 or _ends_line(writer.view[used:end]):
-            connection.heard_ns = now
-        try:
-            parser.feed_data(writer.view[used:end])
-        except httptools.HttpParserError as error:
-            self._broken(connection, "malformed", str(error))
-            return
-        if connection.ended:
-            self._complete(connection)
-        elif connection.received > connection.room:
-            self._broken(connection, "too large", f"more than {connection.room} bytes")
+        self._took(connection, used, count, stamp, now)
 
     # --- once in a while
 
@@ -387,19 +368,11 @@ class Drive:
                     self._broken(connection, "timeout", f"silent for {self.timeout_ns * 1e-9:g} s")
             elif connection.state != "ready" and now - connection.begun_ns > CONNECT_NS:
                 self._refused(connection, "connect", "no answer to the connection for 10 s")
-        self._mark_clocks()
+        self.writer.mark_clocks()
         self._flush()
         if self.pace is not None:
             self.pace.tick(now, self.chunks, self.active >= self.pace.users)
         self.tell(self)
-
-    def _mark_clocks(self) -> None:
-        """The wall clock against the monotonic one: the tightest of five readings."""
-        best = (1 << 62, 0, 0)
-        for _ in range(5):
-            before, wall, after = _clock(), time.time_ns(), _clock()
-            best = min(best, (after - before, (before + after) // 2, wall))
-        self.writer.clocks.extend(best[1:])
 
     def _flush(self) -> None:
         self.chunks += self.writer.page.count(b"data:", 0, self.writer.used)

@@ -61,7 +61,8 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
     level = read_spool(folder, keep_text=keep_text)
     if process.returncode and level.fault is not None and level.fault.kind == "killed":
         tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        return replace(level, fault=Fault("killed", f"the load process ended with {process.returncode}: {' '.join(tail)}"))
+        words = f"the load process ended with {process.returncode}: {' '.join(tail)}"
+        return replace(level, fault=Fault("killed", words))
     return level
 
 

@@ -88,6 +88,16 @@ class Pace:
         self.next_due_ns = None
 
 
+class Waiting:
+    """A request that is to go out: number, prompt, due time (None = when sent), what freed its user."""
+
+    __slots__ = ("after", "due_ns", "number", "prompt", "server", "tries")
+
+    def __init__(self, number: int, prompt: int, due_ns: int | None, after: int, server: int) -> None:
+        self.number, self.prompt, self.due_ns, self.after, self.server = number, prompt, due_ns, after, server
+        self.tries = 0
+
+
 def pool_size(arrivals: Arrivals, limit: int | None) -> int:
     """Connections to open before a level: one a user; for open arrivals those of about one second, at most 1024."""
     wanted = arrivals.concurrency or min(1024, max(16, round(arrivals.rate_per_s)))

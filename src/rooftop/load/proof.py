@@ -11,6 +11,7 @@ from rooftop.load.record import Ints, Record
 from rooftop.units import seconds, share
 
 LATE_S = 0.001
+IDLE = 0.01
 LAG_S = 0.005
 BUSY = 0.85
 MERGED = 0.05
@@ -37,7 +38,7 @@ def prove(record: Record, replies: tuple[Reply, ...]) -> ClientProof:
         connect_max_s=_quantile(connect, 1.0), tls_max_s=_quantile(tls, 1.0), dns_s=float(end.get("dns_s", 0.0)),
         pool_wait_max_s=_pool_wait(record, sends), merged_share=_merged(replies), missing_stamps=missing,
         clock_step_s=record.step_ns * 1e-9)
-    return _with_warnings(proof, record, len(replies))
+    return _with_warnings(proof, record, replies)
 
 
 def _quantile(values: NDArray[Any], share_below: float) -> float:
@@ -77,18 +78,27 @@ def _merged(replies: tuple[Reply, ...]) -> float:
     return merged / total if total else 0.0
 
 
-def _with_warnings(proof: ClientProof, record: Record, count: int) -> ClientProof:
+def _with_warnings(proof: ClientProof, record: Record, replies: tuple[Reply, ...]) -> ClientProof:
+    arrivals = record.job.workload.arrivals
+    spans = np.array([reply.end_ns - reply.due_ns for reply in replies if reply.ok])
+    typical = _quantile(spans, 0.5) * 1e-9
     told = []
-    if proof.send_late_p99_s > LATE_S:
-        told.append(f"1 % of the requests went out {seconds(proof.send_late_p99_s)} late or later: lower the rate, or "
-                    "give the client a core of its own")
+    closed = arrivals.kind == "closed"
+    if not closed and proof.send_late_p99_s > LATE_S:
+        cause = "the cap on open streams held them back: raise it" if arrivals.concurrency \
+            else "lower the rate, or give the client a core of its own"
+        told.append(f"1 % of the requests went out {seconds(proof.send_late_p99_s)} late or later: {cause}")
+    idle = proof.send_late_p50_s / typical if closed and typical else 0.0
+    if idle > IDLE:
+        told.append(f"users waited {share(idle)} of a request's time for the client to send their next one: throughput "
+                    "is too low by up to that; give the client a core of its own")
     if proof.loop_lag_p99_s > LAG_S and proof.stamps != "kernel":
         told.append(f"the client read late (p99 {seconds(proof.loop_lag_p99_s)}) and the kernel gives no receive "
                     "times: TTFT and ITL are too long by up to that; give the client a core of its own")
     if proof.cpu_share > BUSY:
         told.append(f"the client used {share(proof.cpu_share)} of one core: it may be the limit; run it on another "
                     "machine, or spread the load")
-    asked = min(proof.streams_asked, count) if record.job.workload.arrivals.kind == "closed" else 0
+    asked = min(proof.streams_asked, len(replies)) if closed else 0
     if proof.streams_open_max < asked:
         told.append(f"only {proof.streams_open_max} of {asked} streams were open at once")
     if proof.merged_share > MERGED:

@@ -122,7 +122,8 @@ class Content:
     """What a stream of server-sent events carried.
 
     `ends`: for each chunk with tokens, the body offset at which it was whole.  `counts`: tokens of each of them where
-    the server told, else None.  `output_tokens` and so on: the server's own counts.
+    the server told, else None.  `output_tokens` and so on: the server's own counts.  `seen_*` and `billed` are the
+    state of cumulative answers and counters.
     """
 
     ends: list[int] = field(default_factory=list)
@@ -139,6 +140,7 @@ class Content:
     malformed: str = ""
     seen_tokens: int = 0
     seen_text: int = 0
+    billed: bool = False
 
 
 def scan(body: bytes, *, whole: bool = True, fast: bool = True, keep_text: bool = False) -> Content:
@@ -230,8 +232,9 @@ def _take(content: Content, chunk: Chunk, end: int, keep_text: bool) -> None:
         if chunk.has_choice:
             grown = chunk.total_tokens - content.seen_tokens
             content.seen_tokens = max(chunk.total_tokens, content.seen_tokens)
-            carries = carries or grown > 0
+            carries = carries or (grown > 0 and content.billed)
             count = grown if grown > 0 else count
+            content.billed = True
     if carries:
         content.ends.append(end)
         content.counts.append(count)
@@ -293,7 +296,8 @@ def _run(content: Content, body: bytes, position: int, frame: _Frame, keep_text:
 
 def text_of(content: Content) -> str:
     """The text of a scanned reply (`keep_text`)."""
-    return "".join(part if isinstance(part, str) else json.loads(b'"' + part + b'"') for part in content.texts)
+    return "".join(part if isinstance(part, str) else json.loads(f'"{part.decode("utf-8", "replace")}"')
+                   for part in content.texts)
 
 
 @dataclass(frozen=True, slots=True)
