@@ -88,7 +88,10 @@ class _Found:
 
 
 def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: int | None) -> Fault | None:
-    """The gravest cause that the log shows: what stopped it, else what holds it back; None for nothing wrong."""
+    """The gravest cause that the log shows: what stopped it, else what holds it back; None for nothing wrong.
+
+    Of a process that ended (`exit_code` known) only what stopped it is told.
+    """
     ready = next((line.number for line in lines if _READY.search(line.body)), 0)
     found = _causes(lines, ready) + _tracebacks(lines)
     fatal = [item for item in found if stops(item.kind) and (exit_code or item.line >= ready or not ready)]
@@ -98,11 +101,10 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
     fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
     if fatal:
         return _fault(min(fatal, key=lambda item: (_LATE.get(item.kind, 0), item.line)), lines)
-    if exit_code:
-        return _fault(_by_exit(lines, exit_code, ready), lines)
-    mild = [item for item in found if not stops(item.kind)] + _from_facts(facts) + _slow(lines) + [hang] * bool(hang)
+    if exit_code is not None:
+        return _fault(_by_exit(lines, exit_code, ready), lines) if exit_code else None
     order = {kind: place for place, kind in enumerate(_MILD)}
-    mild = [item for item in mild if item is not None and item.kind in order]
+    mild = [item for item in (*found, *_from_facts(facts), *_slow(lines), hang) if item and item.kind in order]
     return _fault(min(mild, key=lambda item: (order[item.kind], item.line)), lines) if mild else None
 
 
@@ -117,15 +119,16 @@ def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
 
 
 def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
-    found = []
+    found: list[_Found] = []
+    seen: set[tuple[Cause, bool]] = set()
     for line in lines:
-        if not _ANY.search(line.body):
-            continue
-        for cause in CAUSES:
-            match = cause.pattern.search(line.body)
-            if match:
+        if _ANY.search(line.body):
+            hits = ((cause, cause.pattern.search(line.body)) for cause in CAUSES)
+            cause, match = next((cause, match) for cause, match in hits if match)
+            key = (cause, line.number > ready)
+            if key not in seen:
+                seen.add(key)
                 found.append(_place(cause, match, line, lines, ready))
-                break
     return found
 
 

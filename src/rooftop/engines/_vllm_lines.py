@@ -221,11 +221,12 @@ _OLDER = re.compile(r"Using \w.*? for (FP8|NVFP4|MXFP4|MXFP8) MoE|Using FlashInf
 _FLASHINFER = re.compile(
     r"Using FlashInfer (?:FP8 MoE |MXFP4 \w+ ?)?(?P<kind>CUTLASS|TRTLLM)?[\w ]*(?:backend|kernels) for")
 _PLAIN_MOE = re.compile(r"Using (\w+?)(?:Experts)? MoE backend\s*$")
+_LOADED = re.compile(r"Loading weights took (?P<s>[\d.]+) s")
 _GROUP = re.compile(r"Using \[(?P<names>[^\]]*)\] all-reduce backends.*?group '(?P<group>[^']*)'")
 
 
 class Kernels:
-    """Attention and expert backends: lines whose meaning hangs on the file they come from and on what went before."""
+    """Backends and loading: lines whose meaning hangs on the file they come from, or on what other lines say."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -233,6 +234,7 @@ class Kernels:
         self._formats: list[tuple[Line, str]] = []
         self._experts: list[tuple[Line, str]] = []
         self._groups: list[tuple[bool, Line, str]] = []
+        self._loads: list[tuple[Line, float | None]] = []
 
     def read(self, line: Line) -> None:
         """Read one line."""
@@ -247,6 +249,9 @@ class Kernels:
             fact = "attention.draft_backend" if line.process in self._drafting else "attention.backend"
             self._notes.add(fact, kernel(found["name"]), "resolved", line)
         self._read_experts(line)
+        loaded = _LOADED.search(body)
+        if loaded:
+            self._loads.append((line, number(loaded["s"])))
         all_reduce = _GROUP.search(body)
         if all_reduce:
             name = _first(all_reduce["names"])
@@ -275,6 +280,9 @@ class Kernels:
         if not self._notes.values("moe.backend", "resolved"):
             for line, name in self._experts:
                 self._notes.add("moe.backend", name, "resolved", line)
+        if not self._notes.values("startup.load_s", "built"):
+            for line, seconds in self._loads:
+                self._notes.add("startup.load_s", seconds, "built", line)
         preferred = [group for group in self._groups if group[0]] or self._groups
         if preferred:
             _, line, name = preferred[-1]

@@ -21,7 +21,7 @@ _SERIES = {
     "num_requests_swapped": ("swapped", False),
     "prefix_cache_hits": ("prefix_hits", True), "gpu_prefix_cache_hits": ("prefix_hits", True),
     "prefix_cache_queries": ("prefix_queries", True), "gpu_prefix_cache_queries": ("prefix_queries", True),
-    "num_preemptions": ("preemptions", True), "generation_tokens": ("generation_tokens", True),
+    "num_preemptions": ("preemptions", True), "generation_tokens": ("output_tokens", True),
     "prompt_tokens": ("prompt_tokens", True), "prompt_tokens_cached": ("cached_tokens", True),
     "request_success": ("requests_done", True), "iteration_tokens_total_count": ("steps", True),
     "iteration_tokens_total_sum": ("step_tokens", True), "spec_decode_num_drafts": ("drafts", True),
@@ -134,7 +134,7 @@ def _read_counters(text: str, notes: Notes) -> None:
         notes.add("prefix_cache.hit_rate", round(hits / queries, 6), "used", hit_line)
     if hits:
         notes.add("prefix_cache.enabled", True, "used", hit_line)
-    if readings.get("generation_tokens"):
+    if readings.get("output_tokens"):
         notes.add("startup.ready", True, "used", proof("generation_tokens"))
     drafts = readings.get("drafts", 0.0)
     if drafts:
