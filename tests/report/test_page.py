@@ -99,6 +99,20 @@ def test_no_telemetry_no_claim_about_waiting():
     assert "Inside the engine" not in page(sample.matrix())
 
 
+@pytest.mark.parametrize(("setups", "unit"), [((sample.ONE, sample.EIGHT), "s"), ((sample.EIGHT, sample.DP), "ms")])
+def test_short_waits_are_drawn_in_ms(setups, unit):
+    matrix = sample.matrix()
+    kept = replace(matrix, cells=tuple(cell for cell in matrix.cells if cell.setup in setups))
+    assert f"TTFT p50 in {unit}; less is better" in Reader(page(kept)).words
+
+
+def test_one_level_draws_no_curve_but_the_trade_off():
+    matrix = sample.matrix()
+    words = Reader(page(replace(matrix, levels=("4",)))).words
+    assert "The trade-off" in words
+    assert "Time to first token" not in words
+
+
 def test_conditions_and_definitions_are_there(study_page):
     words = Reader(study_page).words
     for part in ("Intel Xeon Gold 6338", "sha256", "every prompt unique", "kernel stamps", "llama.cpp b6942",

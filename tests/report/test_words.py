@@ -114,3 +114,20 @@ def test_warnings_that_differ_in_figures_only_are_told_once_by_the_worst():
     mild = replace(trial, client=replace(trial.client, warnings=("5 % of chunks merged", "clock moved")))
     worst = replace(trial, client=replace(trial.client, send_late_p99_s=0.5, warnings=("22 % of chunks merged",)))
     assert words.client_warnings([mild, worst, replace(trial, client=None)]) == ("22 % of chunks merged", "clock moved")
+
+
+def test_a_bench_run_in_a_sentence():
+    cells = [cell for cell in sample.matrix().cells if cell.setup == sample.EIGHT]
+    assert words.bench_answer(cells) == (
+        "At most 151 ±2 tokens/s in total with 8 users; 21.3 ±0.2 tokens/s for each of them; "
+        "first token after 781 ±10 ms at the median.")
+    assert words.bench_answer(cells[:1]).startswith(
+        "60.6 ±0.9 tokens/s in total with 1 user; 64.1 ±0.7 tokens/s for that user;")
+    assert words.bench_answer([]) == "Nothing was measured: no request came whole."
+
+
+@pytest.mark.parametrize(("one", "text"), [
+    (figure(0.212, 0.209, 0.215, "s"), "209 to 215"), (figure(14.6, 14.4, 14.8, "s"), "14.4 to 14.8"),
+    (figure(1.0), ""), (figure(None), "")])
+def test_ranges_are_in_the_unit_of_their_value(one, text):
+    assert words.range_text(one) == text

@@ -31,7 +31,7 @@ def matrix_parts(matrix: Matrix, width: int) -> Iterator["RenderableType"]:
     yield from _not_ranked(matrix)
     yield from _answers(matrix)
     yield Text(f"\n{words.scope(matrix)}")
-    yield lines([("note:", warning, "yellow") for warning in matrix.warnings])
+    yield lines([("note:", warning, "yellow") for warning in words.distinct(matrix.warnings)])
 
 
 def measured(matrix: Matrix, row: Row) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from html import escape
 
-from rooftop import units
 from rooftop.domain.finding import Measurement
 from rooftop.domain.matrix import Matrix, Row
 from rooftop.domain.trial import Trial
@@ -12,7 +11,9 @@ from rooftop.report.charts import Axes, Line, Point
 
 _CURVES = ((words.THROUGHPUT, "All users together", "output tokens/s, total"),
            (words.PER_USER, "Each user", "tokens/s per user"),
-           (words.TTFT, "Time to first token", "TTFT p50 in s; less is better"))
+           (words.TTFT, "Time to first token", "TTFT p50 in {unit}; less is better"))
+
+SHORT_S = 2.0
 
 
 def scaling(matrix: Matrix) -> str:
@@ -21,8 +22,10 @@ def scaling(matrix: Matrix) -> str:
     marks = tuple((places[level], level) for level in matrix.levels)
     figures = []
     for metric, title, unit in _CURVES if len(marks) > 1 else ():
-        lines = [Line(row.setup, number, tuple(_points(matrix, row.setup, metric, places)))
+        in_ms = metric == words.TTFT and _most(matrix, metric) < SHORT_S
+        lines = [Line(row.setup, number, tuple(_points(matrix, row.setup, metric, places, 1e3 if in_ms else 1.0)))
                  for number, row in enumerate(matrix.rows)]
+        unit = unit.format(unit="ms" if in_ms else "s")
         figures.append(figure(title, charts.curve(lines, Axes(title, _load(matrix.levels), unit, marks, ratio))))
     lines = [Line(row.setup, number, tuple(_trades(matrix, row.setup))) for number, row in enumerate(matrix.rows)]
     if sum(len(line.points) for line in lines) > 1:
@@ -55,19 +58,22 @@ def _load(levels: Sequence[str]) -> str:
 
 def _tip(setup: str, level: str, one: Measurement) -> str:
     tip = f"{setup}, {words.level_name(level)}: {words.full_text(one)}"
-    if one.interval is not None:
-        tip += f" ({units.number(one.interval.low)} to {units.number(one.interval.high)})"
-    return tip
+    return f"{tip} ({words.range_text(one)})" if one.interval is not None else tip
 
 
-def _points(matrix: Matrix, setup: str, metric: str, places: dict[str, float]) -> list[Point]:
+def _most(matrix: Matrix, metric: str) -> float:
+    figures = [cell.figure(metric) for cell in matrix.cells if cell.valid]
+    return max((one.value for one in figures if one is not None and one.value is not None), default=0.0)
+
+
+def _points(matrix: Matrix, setup: str, metric: str, places: dict[str, float], scale: float) -> list[Point]:
     points = []
     for level in sorted(matrix.levels, key=places.__getitem__):
         cell = matrix.cell(setup, level)
         one = cell.figure(metric) if cell is not None and cell.valid else None
         if one is not None and one.value is not None:
-            low, high = (one.interval.low, one.interval.high) if one.interval else (None, None)
-            points.append(Point(places[level], one.value, low, high, _tip(setup, level, one)))
+            low, high = (one.interval.low * scale, one.interval.high * scale) if one.interval else (None, None)
+            points.append(Point(places[level], one.value * scale, low, high, _tip(setup, level, one)))
     return points
 
 

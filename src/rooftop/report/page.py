@@ -25,7 +25,7 @@ def page(matrix: Matrix, trials: Sequence[Trial] = ()) -> str:
         f"<h1>Which setup serves {escape(matrix.model)} fastest?</h1>",
         f'<p class="sub">Study {escape(matrix.study)}: {escape(about)}<br>{escape(when)}</p>',
         sections.answers(matrix, words.scope(matrix, trials)),
-        sections.warnings((*matrix.warnings, *(note for trial in trials for note in trial.notes))),
+        sections.warnings((*words.client_warnings(trials), *matrix.warnings, *_notes(trials))),
         "<h2>Setups and load levels</h2>",
         sections.matrix_tables(matrix),
         sections.failures(matrix),
@@ -56,8 +56,9 @@ def bench_page(trials: Sequence[Trial], measurements: Sequence[Sequence[Measurem
     return _document(f"{model.name} - rooftop bench", [
         f"<h1>How fast is {escape(model.name)} served?</h1>",
         f'<p class="sub">{escape(about)}<br>{escape(words.moment(first.started_at))}</p>',
+        f'<p class="lede">{escape(words.bench_answer(cells))}</p>',
         sections.summary(runs),
-        sections.warnings(note for trial in trials for note in trial.notes),
+        sections.warnings((*words.client_warnings(trials), *_notes(trials))),
         curves.scaling(matrix),
         curves.telemetry([(model.name, trial) for trial in trials]),
         _latencies(("Load",), [((run.name,), tuple(run.figures.values())) for run in runs]),
@@ -74,6 +75,10 @@ def _named(matrix: Matrix, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:
              if trial.launch_id in row.launches or (not trial.launch_id and trial.plan.title == row.setup)]
     rank = {row.setup: number for number, row in enumerate(matrix.rows)}
     return sorted(named, key=lambda pair: (rank[pair[0]], order.get(pair[1].workload.level, 0), pair[1].repeat))
+
+
+def _notes(trials: Iterable[Trial]) -> tuple[str, ...]:
+    return tuple(note for trial in trials for note in trial.notes)
 
 
 def _latencies(columns: Sequence[str], rows: Sequence[sections.Named]) -> str:
@@ -97,8 +102,7 @@ def _proofs(trials: Sequence[Trial]) -> Pairs:
     worst = words.worst_client(trials)
     if worst is None:
         return ()
-    return (("Load client, at its worst", words.client_proof(worst) or ""),
-            *(("Load client warns", text) for text in words.client_warnings(trials)))
+    return (("Load client, at its worst", words.client_proof(worst) or ""),)
 
 
 def _document(title: str, parts: Iterable[str]) -> str:

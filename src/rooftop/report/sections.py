@@ -27,7 +27,7 @@ def answers(matrix: Matrix, scope: str) -> str:
 
 def warnings(texts: Iterable[str]) -> str:
     """What a reader must know before trusting a figure; "" where there is nothing."""
-    items = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(texts))
+    items = "".join(f"<li>{escape(text)}</li>" for text in words.distinct(texts))
     return f'<ul class="plain warn">{items}</ul>' if items else ""
 
 

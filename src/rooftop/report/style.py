@@ -31,6 +31,7 @@ p{margin:6px 0;max-width:76ch}
 .answer p{margin:3px 0}
 .warn{color:var(--warn)}
 .bad{color:var(--bad)}
+.lede{font-size:18px;font-weight:600;line-height:1.35;margin:18px 0 10px}
 ul.plain{margin:6px 0;padding-left:18px;max-width:78ch}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:10px 0 4px}
@@ -95,5 +96,5 @@ svg .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoi
 @media (max-width:760px){main{padding:22px 16px 40px}.answer,.pair{grid-template-columns:1fr}
 h1{font-size:21px}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:7px}}
 @media print{:root{--panel:#f6f8f9;--paper:#fff;--ink:#000;--soft:#444}main{max-width:none;padding:0}
-h2{break-after:avoid}figure,table,pre{break-inside:avoid}details:not([open])>*{display:block}body{font-size:12px}}
+h2{break-after:avoid}figure,table,pre{break-inside:avoid}details::details-content{display:block;content-visibility:visible;height:auto}body{font-size:12px}}
 """

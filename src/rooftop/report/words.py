@@ -8,7 +8,7 @@ from typing import Literal
 from rooftop import units
 from rooftop.domain.finding import Measurement
 from rooftop.domain.machine import Machine
-from rooftop.domain.matrix import Best, Matrix
+from rooftop.domain.matrix import Best, Cell, Matrix
 from rooftop.domain.trial import Trial
 
 THROUGHPUT = "output_tokens_per_s"
@@ -75,13 +75,25 @@ def full_text(figure: Measurement | None, *, spread: bool = True) -> str:
     """Number, spread (unless not wanted) and unit: `212 ±3 ms`, `389 ±4 tokens/s`, `12 %`."""
     if figure is None or figure.value is None:
         return "-"
-    scale, unit = 1.0, figure.unit
-    if unit == "s" and abs(figure.value) < 10:
-        scale, unit = 1e3, "ms"
-    elif unit in ("ratio", "share"):
-        scale, unit = 100.0, "%"
+    scale, unit = _shown_in(figure.unit, figure.value)
     half = spread_text(figure, scale) if spread else ""
     return " ".join(part for part in (value_text(figure, scale), half, unit) if part)
+
+
+def range_text(figure: Measurement) -> str:
+    """The ends of the interval in the unit in which `full_text` shows the value: `209 to 215`; "" without interval."""
+    if figure.value is None or figure.interval is None:
+        return ""
+    scale, _ = _shown_in(figure.unit, figure.value)
+    return f"{units.number(figure.interval.low * scale)} to {units.number(figure.interval.high * scale)}"
+
+
+def _shown_in(unit: str, value: float) -> tuple[float, str]:
+    if unit == "s" and abs(value) < 10:
+        return 1e3, "ms"
+    if unit in ("ratio", "share"):
+        return 100.0, "%"
+    return 1.0, unit
 
 
 def level_name(level: str) -> str:
@@ -89,6 +101,23 @@ def level_name(level: str) -> str:
     if level == "1":
         return "1 user"
     return f"{level} users" if level.isdigit() else level
+
+
+def bench_answer(cells: Sequence[Cell]) -> str:
+    """A bench run in a sentence: its highest throughput, and what each user sees there."""
+    found = [(figure.value, cell) for cell in cells
+             if (figure := cell.figure(THROUGHPUT)) is not None and figure.value is not None]
+    if not found:
+        return "Nothing was measured: no request came whole."
+    most = max(found, key=lambda pair: pair[0])[1]
+    top = "" if len(found) == 1 else "At most "
+    each, ttft = most.figure(PER_USER), most.figure(TTFT)
+    parts = [f"{top}{full_text(most.figure(THROUGHPUT))} in total with {level_name(most.level)}"]
+    if each is not None and each.value is not None:
+        parts.append(f"{full_text(each)} for each of them" if most.level != "1" else f"{full_text(each)} for that user")
+    if ttft is not None and ttft.value is not None:
+        parts.append(f"first token after {full_text(ttft)} at the median")
+    return "; ".join(parts) + "."
 
 
 def level_names(levels: Sequence[str]) -> str:
@@ -198,10 +227,14 @@ def worst_client(trials: Iterable[Trial]) -> Trial | None:
 def client_warnings(trials: Iterable[Trial]) -> tuple[str, ...]:
     """What the load clients warn of; of warnings that differ in their figures only, that of the latest sender."""
     proofs = sorted((trial.client for trial in trials if trial.client), key=lambda proof: -proof.send_late_p99_s)
+    return distinct(text for proof in proofs for text in proof.warnings)
+
+
+def distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each text once; of texts that differ in their figures only, the first."""
     found: dict[str, str] = {}
-    for proof in proofs:
-        for text in proof.warnings:
-            found.setdefault(re.sub(r"\d+", "", text), text)
+    for text in texts:
+        found.setdefault(re.sub(r"\d+(\.\d+)?", "", text), text)
     return tuple(found.values())
 
 
