@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from rooftop.load.client import ANCILLARY, stamp_receives
 from rooftop.load.script import Script, Step, answer
 
 _clock = time.monotonic_ns
@@ -23,7 +24,8 @@ RESET = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True)
 class Served:
-    """One request as the server saw it: when it had come whole, when each chunk with tokens was about to be written."""
+    """One request as the server saw it: when it had come (by the kernel's stamp, so that the server's own lag is not in
+    it), and when each chunk with tokens was about to be written."""
 
     request_id: str
     path: str
@@ -35,13 +37,14 @@ class Served:
 class _Peer:
     """One accepted connection."""
 
-    __slots__ = ("alive", "heard", "out", "plan", "served", "sock", "then")
+    __slots__ = ("alive", "heard", "heard_ns", "out", "plan", "served", "sock", "then")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.heard, self.out = sock, b"", bytearray()
         self.plan: Iterator[Step] | None = None
         self.served: Served | None = None
         self.then = ""
+        self.heard_ns = 0
         self.alive = True
 
 
@@ -128,6 +131,7 @@ class Truth:
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stamp_receives(sock)
             self.connections += 1
             self._peers[sock.fileno()] = _Peer(sock)
             self._epoll.register(sock.fileno(), select.EPOLLIN)
@@ -143,14 +147,19 @@ class Truth:
         if not peer.alive or not mask & ~select.EPOLLOUT:
             return
         try:
-            data = peer.sock.recv(1 << 18)
+            data, extra, _, _ = peer.sock.recvmsg(1 << 18, ANCILLARY)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, extra = b"", []
         if not data:
             self._drop(peer)
             return
+        if extra:
+            second, nanosecond = struct.unpack("=qq", extra[0][2])
+            peer.heard_ns = min(_clock(), second * 1_000_000_000 + nanosecond + _clock() - time.time_ns())
+        else:
+            peer.heard_ns = _clock()
         peer.heard += data
         self._next_request(peer)
 
@@ -163,12 +172,11 @@ class Truth:
         length = int(headers.get("content-length", "0"))
         if len(rest) < length:
             return
-        now = _clock()
         peer.heard = rest[length:]
         method, path, *_ = first.split(" ")
         body = json.loads(rest[:length]) if length else {}
         if method == "POST" and not path.endswith("/tokenize"):
-            peer.served = Served(headers.get("x-request-id", ""), path, now, body=body)
+            peer.served = Served(headers.get("x-request-id", ""), path, peer.heard_ns, body=body)
             self.log.append(peer.served)
             peer.plan = answer(self.script, path, headers, body)
             self._go_on(peer)
