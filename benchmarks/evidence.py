@@ -1,8 +1,8 @@
 """Scores what engines read from logs against an index of expected facts: `evidence.py INDEX [-v]`.
 
-INDEX is a CSV file beside its logs with the columns file, engine, facts_expected (JSON: fact -> value, level), unproven
-(JSON: facts that must not be reported as built or used), error_kind and error_also (JSON: kinds that count as right too,
-`none` for no cause).  Exit code 0 where nothing is wrong, missed or falsely proven and every cause is right.
+INDEX is a CSV file beside its logs with the columns file, engine, facts_expected (JSON: fact -> value, level),
+unproven (JSON: facts that must not be reported as built or used), error_kind and error_also (JSON: kinds that count as
+right too, `none` for no cause).  Exit code 0 where nothing is wrong, missed or falsely proven and every cause is right.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import csv
 import json
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,10 +37,14 @@ class Score:
     misses: list[str] = field(default_factory=list)
 
     @property
+    def expected(self) -> int:
+        """Facts that the index expects."""
+        return self.right + self.wrong + self.missed
+
+    @property
     def share(self) -> float:
         """Share of the expected facts that are right, 1 where none is expected."""
-        expected = self.right + self.wrong + self.missed
-        return self.right / expected if expected else 1.0
+        return self.right / self.expected if self.expected else 1.0
 
     @property
     def clean(self) -> bool:
@@ -113,8 +116,8 @@ def main() -> int:
               f"{tally.causes_right} of {tally.logs} causes right")
         for miss in tally.misses if options.verbose else ():
             print(f"  {miss}")
-    total = Counter({"right": sum(t.right for t in scores), "expected": sum(t.right + t.wrong + t.missed for t in scores)})
-    print(f"{total['right']} of {total['expected']} facts in {time.perf_counter() - begun:.1f} s")
+    right, expected = sum(tally.right for tally in scores), sum(tally.expected for tally in scores)
+    print(f"{right} of {expected} facts in {time.perf_counter() - begun:.1f} s")
     return 0 if all(tally.clean for tally in scores) else 1
 
 

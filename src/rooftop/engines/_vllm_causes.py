@@ -61,6 +61,8 @@ CAUSES: tuple[Cause, ...] = (
            r"num_attention_heads must be divisible by world_size|assert self\.total_num_(?:kv_)?heads % tp_size == 0|"
            r"Tensor parallel world size must divide num heads",
            "choose a tp that divides the model's attention heads, or use pp or dp"),
+    _cause("heads_not_divisible", r"AssertionError: (?P<width>\d+) is not divisible by (?P<tp>\d+)",
+           "choose a tp that divides the model's heads and widths ({width} by {tp} does not), or use pp or dp"),
     _cause("fp8_block_not_divisible",
            r"= (?P<width>\d+) is not divisible by (?:weight quantization )?(?:block_[nk]|min_thread_[nk]|group_size|"
            r"tile_\w+|\w*block\w*) = (?P<block>\d+)", _BLOCK),
@@ -197,8 +199,6 @@ TRACES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, str], ...] = tuple(
          "the weights and config.json name different tensors: a field of config.json is missing or wrong"),
         (r"^AttributeError: '\w*Config'", r"", "model_config_invalid",
          "config.json lacks the field named, or this version does not know the model"),
-        (r"^AssertionError: \d+ is not divisible by \d+", r"", "heads_not_divisible",
-         "choose a tp that divides the model's heads and widths, or use pp or dp"),
     ))
 
 # Where memory ran out, by the functions in the traceback, the most telling first.

@@ -37,6 +37,7 @@ _WRAPPER = re.compile(
     r"Engine core initialization failed|WorkerProc initialization failed|EngineDeadError|See stack trace|"
     r"See root cause|CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|Engine (?:process|loop)|"
     r"BrokenProcessPool")
+_DULL = re.compile(r'INFO: +\S+ - "|Engine \d+: Avg|  File "')
 _SHUTDOWN = re.compile(r"Received signal|shutdown triggered|Shutting down|KeyboardInterrupt")
 
 SLOW_S = 60.0
@@ -122,7 +123,7 @@ def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
     found: list[_Found] = []
     seen: set[tuple[Cause, bool]] = set()
     for line in lines:
-        if _ANY.search(line.body):
+        if line.body and not _DULL.match(line.body) and _ANY.search(line.body):
             hits = ((cause, cause.pattern.search(line.body)) for cause in CAUSES)
             cause, match = next((cause, match) for cause, match in hits if match)
             key = (cause, line.number > ready)

@@ -16,7 +16,7 @@ _OVERRIDDEN = re.compile(
 _BLAME = (
     (re.compile(r"KV connector (\S+) requires"), None), (re.compile(r"\((DCP|PCP)\) is enabled"), None),
     (re.compile(r"([Pp]ooling) models"), None), (re.compile(r"([Ee]ncoder-decoder) models"), None),
-    (re.compile(r"not compatible with compilation mode (\w+(?:\.\w+)?)"), None),
+    (re.compile(r"not compatible with compilation mode ([\w.]+?)\. ?Over"), None),
     (re.compile(r"[Dd]ynamic (speculative) decoding"), "speculation"),
     (re.compile(r"(DeepEP)"), "deepep_high_throughput"), (re.compile(r"stock (torch\.compile)"), None))
 _OFF = re.compile(

@@ -26,6 +26,14 @@ _STAMP = re.compile(
 _BARE_SOURCE = re.compile(r"^\[(?P<source>[\w./]+\.py):\d+\] ?")
 
 
+_ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
+
+
+def tells(line: Line) -> bool:
+    """Whether a line can say anything: access logs and the frames of tracebacks, the bulk of a long log, cannot."""
+    return not (line.body.startswith(("  File ", "    ")) or _ACCESS.match(line.body)) and bool(line.body)
+
+
 def parse(lines: Sequence[str]) -> list[Line]:
     """The lines without colours and prefixes; of a redrawn progress bar, each state is a line of the same number."""
     return [_parse(count, part) for count, text in enumerate(lines, 1)
@@ -212,7 +220,7 @@ _ATTENTION = re.compile(
     r"Using (?:AttentionBackendEnum\.)?(?P<name>[A-Za-z]\w*(?: \w+)*?)(?: attention)? backend"
     r"(?= on V1 engine|\.|\s*$| out of potential| \(selected| with HND| for \w+ on V1)")
 _ATTENTION_NAMES = re.compile(
-    r"attn|attention|flash|mla|xformers|sdpa|triton|pallas|blocksparse|ipex|hpc|flex|tree", re.I)
+    r"attn|attention|flash|mla|xformers|sdpa|triton|pallas|blocksparse|ipex|hpc|flex|tree|aiter|rocm", re.I)
 _OTHER_BACKENDS = re.compile(
     r"MoE|prefill|Mamba|SSM|SSU|KDA|GEMM|MXFP|FP8|all-reduce|all2all|vit\b|sampl|linear", re.I)
 _FORMATS = "NvFp4|Fp8|FP8|MxFp8|MXFP8|Mxfp4|MXFP4|Int8|W4A8|WNA16"

@@ -13,7 +13,7 @@ from rooftop.engines._lines import Line, Notes
 from rooftop.engines._vllm_config import SHORT, command_line, facts, note_settings, split
 from rooftop.engines._vllm_graphs import Graphs
 from rooftop.engines._vllm_layout import Ranks
-from rooftop.engines._vllm_lines import SHAPES, Kernels, parse
+from rooftop.engines._vllm_lines import SHAPES, Kernels, parse, tells
 
 _CONFIG = re.compile(r"with config: (?=\w+=)")
 _ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
@@ -50,9 +50,12 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     notes = Notes("log")
     ranks, graphs, kernels = Ranks(), Graphs(notes), Kernels(notes)
     for line in lines:
+        if line.process or tells(line):
+            ranks.read(line, notes)
+        if not tells(line):
+            continue
         _read_settings(line, notes)
         notes.read(line, SHAPES)
-        ranks.read(line, notes)
         graphs.read(line)
         kernels.read(line)
     _read_channels(lines, notes)
