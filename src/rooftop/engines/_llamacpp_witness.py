@@ -3,11 +3,14 @@
 import json
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rooftop.domain.engine import Reading
-from rooftop.domain.launch import Evidence, Fact, Fault, Level
+from rooftop.domain.launch import Evidence, Fault
+from rooftop.domain.vocabulary import state
+from rooftop.engines._lines import Line, Notes, Say, constant, number, shape, whole, word
 
 PHASES = (
     ("load_model: loading model", "open model"),
@@ -20,7 +23,6 @@ PHASES = (
 )
 KV_DTYPES = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 _MIB_PER_GIB = 1024.0
-_HOSTS = ("CPU", "Meta", "AMX")
 
 _SERIES = {
     "llamacpp:requests_processing": ("running", False),
@@ -38,35 +40,45 @@ _SERIES = {
 }
 _METRIC = re.compile(r"^([a-z_:]+)(?:\{[^}]*\})? ([-+0-9.eE]+)")
 
-# One row: a pattern, the level it proves, and the facts it shows (name, kind of the pattern's group of that number).
-_FACTS: tuple[tuple[re.Pattern[str], Level, tuple[tuple[str, str], ...]], ...] = (
-    (re.compile(r"n_slots = (\d+), n_ctx_slot = (\d+)"), "resolved",
-     (("limits.max_running", "int"), ("limits.max_model_len", "int"))),
-    (re.compile(r"\bn_ctx_seq\s+= (\d+)"), "resolved", (("limits.max_model_len", "int"),)),
-    (re.compile(r"\bn_batch\s+= (\d+)"), "resolved", (("limits.chunk_tokens", "int"),)),
-    (re.compile(r"\bflash_attn\s+= (0|1|enabled|disabled)"), "resolved", (("attention.backend", "flash"),)),
-    (re.compile(r"Flash Attention (?:was auto, set to )?(enabled|disabled)"), "built",
-     (("attention.backend", "flash"),)),
-    (re.compile(r"print_info: file type\s+= (\S+)"), "resolved", (("quant.method", "word"),)),
-    (re.compile(r"offloaded (\d+)/(\d+) layers to GPU"), "built", (("layout.layers_off_gpu", "rest"),)),
-    (re.compile(r"(Meta)\(\) model buffer"), "built", (("layout.split_mode", "tensor"),)),
-    (re.compile(r"(pipeline parallelism enabled)"), "built",
-     (("layout.split_mode", "layer"), ("overlap.pipeline", "true"))),
-    (re.compile(r"(retrying without pipeline parallelism)"), "built", (("overlap.pipeline", "false"),)),
-    (re.compile(r"(?:listening on|server is) (listening|https?://\S+|\S+\.sock)"), "built",
-     (("startup.ready", "true"),)),
-    (re.compile(r"prompt eval time =.*?([\d.]+) tokens per second"), "used", (("live.prompt_tok_s", "float"),)),
-    (re.compile(r"(?<!prompt )\beval time =.*?([\d.]+) tokens per second"), "used",
-     (("live.gen_tok_s", "float"),)),
-    (re.compile(r"on device (\d+): \w+ failed"), "resolved", (("error.gpu", "int"),)),
-    (re.compile(r"buffer of size (\d+)"), "resolved", (("error.needed_bytes", "float"),)),
+def _flash(text: str) -> str:
+    return "flash" if text in ("1", "enabled") else "plain"
+
+
+def _kv_dtype(text: str) -> str:
+    return KV_DTYPES.get(text, text)
+
+
+_TRUE, _FALSE = constant(True), constant(False)
+_SHAPES = (
+    shape(r"n_slots = (\d+), n_ctx_slot = (\d+)", Say("limits.max_running", "resolved", 1, whole),
+          Say("limits.max_model_len", "resolved", 2, whole), supersedes=True),
+    shape(r"\bn_ctx_seq\s+= (\d+)", Say("limits.max_model_len", "resolved", 1, whole)),
+    shape(r"\bn_batch\s+= (\d+)", Say("limits.chunk_tokens", "resolved", 1, whole)),
+    shape(r"\bflash_attn\s+= (0|1|enabled|disabled)", Say("attention.backend", "resolved", 1, _flash)),
+    shape(r"Flash Attention (?:was auto, set to )?(enabled|disabled)", Say("attention.backend", "built", 1, _flash)),
+    shape(r"print_info: file type\s+= (\S+)", Say("quant.method", "resolved", 1, word)),
+    shape(r"(?:llama_kv_cache\w*: size|KV self size)\s+=.*K \((\w+)\):.*V \(\1\):",
+          Say("kv.dtype", "built", 1, _kv_dtype)),
+    shape(r"Meta\(\) model buffer", Say("layout.split_mode", "built", 0, constant("tensor"))),
+    shape(r"pipeline parallelism enabled", Say("layout.split_mode", "built", 0, constant("layer")),
+          Say("overlap.pipeline", "built", 0, _TRUE)),
+    shape(r"retrying without pipeline parallelism", Say("overlap.pipeline", "built", 0, _FALSE), supersedes=True),
+    shape(r"listening on \S+|server is listening", Say("startup.ready", "built", 0, _TRUE)),
+    shape(r"cached n_tokens = [1-9]", Say("prefix_cache.enabled", "used", 0, _TRUE)),
+    shape(r"prompt eval time =.*?([\d.]+) tokens per second", Say("live.prompt_tok_s", "used", 1, number)),
+    shape(r"(?<!prompt )\beval time =.*?([\d.]+) tokens per second", Say("live.gen_tok_s", "used", 1, number)),
+    shape(r"on device (\d+): \w+ failed", Say("error.gpu", "resolved", 1, whole)),
+    shape(r"buffer of size (\d+)", Say("error.needed_bytes", "resolved", 1, number)),
+    shape(r"allocating ([\d.]+) MiB on device", Say("error.needed_bytes", "resolved", 1,
+                                                   lambda text: float(text) * 2**20)),
 )
-_KV_SIZE = re.compile(r"(?:llama_kv_cache\w*: size =.*?\(\s*(\d+) cells|KV self size\s+=).*?"
-                      r"K \((\w+)\):.*?V \((\w+)\):")
-_KV_SEQUENCES = re.compile(r"(\d+)/(\d+) seqs")
-_BUFFER = re.compile(r"([A-Z][A-Za-z_]*)(\d*)(?:\(\))?( model| KV)? buffer size\s*=\s*([\d.]+) MiB")
-_DEVICE = re.compile(r"\b(?:Device |device |CUDA|Vulkan|ROCm|SYCL)(\d+)\b")
+_OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
+_CELLS = re.compile(r"\(\s*(\d+) cells,")
 _N_CTX = re.compile(r"\bn_ctx\s+= (\d+)")
+_BUFFER = re.compile(r"([A-Z]\w*?)(\d+) (model |KV )?buffer size\s*=\s*([\d.]+) MiB")
+_DEVICE = re.compile(r"\b(?:[Dd]evice |CUDA|Vulkan|ROCm|SYCL)(\d+)\b")
+_NO_KV = "failed to allocate buffer for kv cache"
+_STAMP = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ")
 
 Cause = tuple[re.Pattern[str], str, str]
 
@@ -106,8 +118,13 @@ _LATE_CAUSES = _table(
     (r"GGML_ASSERT\(.*", "unknown", "a check inside llama.cpp failed: report it there, with this log"),
     (r"failed to load model.*", "unknown", "see the lines before it in the log"),
 )
-_DEGRADED = (re.compile(r"retrying without pipeline parallelism.*"), "degraded_start",
-             "it runs without pipeline parallelism: a lower ubatch-size makes its buffers fit")
+_RETRIED = "retrying without pipeline parallelism"
+_DEGRADED = _table(
+    (rf"{_RETRIED}.*", "degraded_start",
+     "it runs without pipeline parallelism: a lower ubatch-size makes its buffers fit"),
+    (r"offloaded (\d+)/(?!\1 )\d+ layers to GPU", "partial_offload",
+     "the rest runs on the CPU: a smaller format, a shorter context, or more GPU memory"),
+)
 
 
 class LlamaCppWitness:
@@ -117,8 +134,12 @@ class LlamaCppWitness:
 
     def read_log(self, lines: Sequence[str]) -> tuple[Evidence, ...]:
         """All facts that the log proves, each with its line."""
-        return tuple(evidence for number, line in enumerate(lines, 1) for evidence in _line_facts(number, line)) \
-            + _sums(lines)
+        notes = Notes("log")
+        read = [Line(at, text, _STAMP.sub("", text)) for at, text in enumerate(lines, 1)]
+        for line in read:
+            notes.read(line, _SHAPES)
+        _note_memory(notes, read)
+        return notes.evidence()
 
     def read_info(self, path: str, text: str) -> tuple[Evidence, ...]:
         """The facts of `/props`, `/slots`, `/v1/models` and `/metrics`; none for a page that is not as expected."""
@@ -139,27 +160,26 @@ class LlamaCppWitness:
     def fault(self, lines: Sequence[str], exit_code: int | None) -> Fault | None:
         """Why it failed, in the log's own words; None where nothing is wrong."""
         last_phase = next((name for line in reversed(lines) for words, name in PHASES if words in line), "")
-        ready = any("listening on" in line for line in lines) and not any("couldn't bind" in line for line in lines)
-        for causes in (_CAUSES, _LATE_CAUSES) if exit_code != 0 else ():
-            if (found := _cause(lines, causes)) is not None:
-                number, words, kind, remedy = found
-                survived = exit_code is None and any(_DEGRADED[0].search(line) for line in lines)
-                if not survived:
-                    return Fault(kind, words, remedy, last_phase, number)
-        if exit_code is None:
-            found = _cause(lines, (_DEGRADED,))
-            return Fault(found[2], found[1], found[3], last_phase, found[0]) if found else None
         if exit_code == 0:
             return None
+        survived = exit_code is None and any(_RETRIED in line for line in lines)
+        found = None if survived else _cause(lines, _CAUSES) or _cause(lines, _LATE_CAUSES)
+        if found is None and exit_code is None:
+            found = _cause(lines, _DEGRADED)
+        if found is not None:
+            return replace(found, last_phase=last_phase)
+        if exit_code is None:
+            return None
+        ready = any("listening on" in line for line in lines)
         return _by_exit(exit_code, ready, last_phase, len(lines))
 
 
-def _cause(lines: Sequence[str], causes: Sequence[Cause]) -> tuple[int, str, str, str] | None:
-    """The first cause, in the order of the table, that a line shows: line number, its words, kind, remedy."""
+def _cause(lines: Sequence[str], causes: Sequence[Cause]) -> Fault | None:
+    """The first cause, in the order of the table, that a line shows."""
     for pattern, kind, remedy in causes:
-        for number, line in enumerate(lines, 1):
+        for at, line in enumerate(lines, 1):
             if (match := pattern.search(line)) is not None:
-                return number, match[0].strip(), kind, remedy
+                return Fault(kind, match[0].strip(), remedy, line=at)
     return None
 
 
@@ -180,99 +200,67 @@ def _by_exit(exit_code: int, ready: bool, last_phase: str, line: int) -> Fault:
     return Fault("unknown", f"it was killed by {name}", remedy or "read the log's last lines", last_phase, line)
 
 
-def _value(kind: str, match: re.Match[str], group: int) -> Fact:
-    word = match[group]
-    if kind == "int":
-        return int(word)
-    if kind == "float":
-        return float(word)
-    if kind == "rest":
-        return int(match[2]) - int(match[1])
-    if kind == "flash":
-        return "flash" if word in ("1", "enabled") else "plain"
-    if kind in ("true", "false"):
-        return kind == "true"
-    return word.lower() if kind == "word" else kind
-
-
-def _line_facts(number: int, line: str) -> Iterator[Evidence]:
-    for pattern, level, facts in _FACTS:
-        if (match := pattern.search(line)) is not None:
-            for group, (fact, kind) in enumerate(facts, 1):
-                value = _value(kind, match, min(group, pattern.groups))
-                yield Evidence(fact, value, level, "log", number, line.strip())
-    if (match := _KV_SIZE.search(line)) is not None and match[2] == match[3]:
-        yield Evidence("kv.dtype", KV_DTYPES.get(match[2], match[2]), "built", "log", number, line.strip())
-    if match is not None and match[1] is not None:
-        sequences = _KV_SEQUENCES.search(line)
-        streams = int(sequences[2]) if sequences else 1
-        yield Evidence("kv.tokens", int(match[1]) * streams, "built", "log", number, line.strip())
-
-
-def _sums(lines: Sequence[str]) -> tuple[Evidence, ...]:
-    """Facts that need more than one line: the fullest GPU, the highest device seen."""
-    found: dict[str, Evidence] = {}
-    kv_failed = any("failed to allocate buffer for kv cache" in line for line in lines)
-    n_ctx = 0
-    for number, line in enumerate(lines, 1):
-        if (match := _N_CTX.search(line)) is not None:
+def _note_memory(notes: Notes, lines: Sequence[Line]) -> None:
+    """Facts that a line alone does not say: devices, buffers of the fullest GPU, KV tokens."""
+    kv_failed = any(_NO_KV in line.body for line in lines)
+    counted = any(" cells," in line.body for line in lines)
+    highest, n_ctx = 0, 0
+    for line in lines:
+        if (match := _N_CTX.search(line.body)) is not None:
             n_ctx = int(match[1])
-        if any(int(device) > _highest(found) for device in _DEVICE.findall(line)):
-            device = max(map(int, _DEVICE.findall(line)))
-            found["layout.ranks_seen"] = Evidence("layout.ranks_seen", f"gpu{device}", "built", "log", number,
-                                                  line.strip())
-        if (match := _BUFFER.search(line)) is None or match[1].startswith(_HOSTS) or "compute" in line \
-                or "output" in line or "Host" in match[1]:
-            continue
-        fact = "kv.gib_per_gpu" if match[3] == " KV" else "memory.weights_gib"
-        gib = round(float(match[4]) / _MIB_PER_GIB, 3)
-        if fact == "kv.gib_per_gpu" and kv_failed:
-            continue
-        if fact not in found or gib > float(found[fact].value):
-            found[fact] = Evidence(fact, gib, "built", "log", number, line.strip())
-        if fact == "kv.gib_per_gpu" and n_ctx and not any("cells" in other for other in lines):
-            found["kv.tokens"] = Evidence("kv.tokens", n_ctx, "built", "log", number, line.strip())
-    return tuple(found.values())
-
-
-def _highest(found: Mapping[str, Evidence]) -> int:
-    seen = found.get("layout.ranks_seen")
-    return int(str(seen.value).removeprefix("gpu")) if seen else 0
+        device = max(map(int, _DEVICE.findall(line.body)), default=0)
+        if device > highest:
+            highest = device
+            notes.add("layout.ranks_seen", f"gpu{device}", "built", line, supersedes=True)
+        if (match := _OFFLOADED.search(line.body)) is not None:
+            notes.add("layout.layers_off_gpu", int(match[2]) - int(match[1]), "built", line)
+        if (match := _CELLS.search(line.body)) is not None:
+            streams = re.search(r"\d+/(\d+) seqs", line.body)
+            notes.add("kv.tokens", int(match[1]) * (int(streams[1]) if streams else 1), "built", line)
+        if (match := _BUFFER.search(line.body)) is not None and "compute" not in line.body:
+            gib = round(float(match[4]) / _MIB_PER_GIB, 3)
+            if match[3] != "KV ":
+                notes.add("memory.weights_gib", gib, "built", line)
+            elif not kv_failed:
+                notes.add("kv.gib_per_gpu", gib, "built", line)
+                if n_ctx and not counted:
+                    notes.add("kv.tokens", n_ctx, "built", line)
 
 
 def _page_facts(path: str, data: Any) -> Iterator[Evidence]:
     if path == "/props" and isinstance(data, dict):
-        context = data.get("default_generation_settings", {}).get("n_ctx")
+        defaults = data.get("default_generation_settings")
+        context = defaults.get("n_ctx") if isinstance(defaults, dict) else None
         for fact, value in (("limits.max_running", data.get("total_slots")), ("limits.max_model_len", context)):
             if isinstance(value, int):
-                yield Evidence(fact, value, "resolved", path, 0, f"{value}")
+                yield state(fact, value, "resolved", path, 0, f"{value}")
         if data.get("model_ftype"):
-            yield Evidence("quant.method", str(data["model_ftype"]).lower(), "resolved", path, 0,
+            yield state("quant.method", str(data["model_ftype"]).lower(), "resolved", path, 0,
                            f"model_ftype: {data['model_ftype']}")
-    if path == "/slots" and isinstance(data, list) and data:
+    if path == "/slots" and isinstance(data, list) and data and all(isinstance(slot, dict) for slot in data):
         busy = sum(bool(slot.get("is_processing")) for slot in data)
-        yield Evidence("limits.max_running", len(data), "resolved", path, 0, f"{len(data)} slots")
-        yield Evidence("live.running", busy, "used", path, 0, f"{busy} of {len(data)} slots busy")
+        yield state("limits.max_running", len(data), "resolved", path, 0, f"{len(data)} slots")
+        yield state("live.running", busy, "used", path, 0, f"{busy} of {len(data)} slots busy")
         if all("speculative" in slot for slot in data):
             speculative = any(slot["speculative"] for slot in data)
-            yield Evidence("spec.enabled", speculative, "resolved", path, 0, f"speculative: {speculative}")
+            yield state("spec.enabled", speculative, "resolved", path, 0, f"speculative: {speculative}")
 
 
 def _metric_facts(readings: Sequence[Reading]) -> Iterator[Evidence]:
     seen = {reading.series: reading.value for reading in readings}
     if "running" in seen:
-        yield Evidence("live.running", int(seen["running"]), "used", "/metrics", 0,
+        yield state("live.running", int(seen["running"]), "used", "/metrics", 0,
                        f"requests_processing {seen['running']:g}")
     if "waiting" in seen:
-        yield Evidence("live.queued", int(seen["waiting"]), "used", "/metrics", 0,
+        yield state("live.queued", int(seen["waiting"]), "used", "/metrics", 0,
                        f"requests_deferred {seen['waiting']:g}")
     if seen.get("drafts"):
         proof = f"{seen.get('accepted_tokens', 0):g} accepted tokens in {seen['drafts']:g} drafts"
-        yield Evidence("spec.enabled", True, "used", "/metrics", 0, proof)
-        yield Evidence("spec.accept_length", seen.get("accepted_tokens", 0.0) / seen["drafts"], "used", "/metrics", 0,
+        yield state("spec.enabled", True, "used", "/metrics", 0, proof)
+        yield state("spec.accept_length", seen.get("accepted_tokens", 0.0) / seen["drafts"], "used", "/metrics", 0,
                        proof)
     if cached := seen.get("cached_tokens"):
         proof = f"{cached:g} cached, {seen.get('prompt_tokens', 0):g} computed prompt tokens"
-        yield Evidence("prefix_cache.enabled", True, "used", "/metrics", 0, proof)
-        yield Evidence("prefix_cache.hit_rate", cached / (cached + seen.get("prompt_tokens", 0.0)), "used", "/metrics",
+        yield state("prefix_cache.enabled", True, "used", "/metrics", 0, proof)
+        yield state("prefix_cache.hit_rate", cached / (cached + seen.get("prompt_tokens", 0.0)), "used", "/metrics",
                        0, proof)

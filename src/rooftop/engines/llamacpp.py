@@ -19,6 +19,8 @@ NEGATABLE = {
     "kv-unified", "cache-idle-slots", "context-shift", "warmup", "cont-batching", "mmproj", "ui", "cache-prompt",
     "slots", "models-autoload", "jinja", "prefill-assistant", "cors-credentials",
 }
+BARE = {"metrics", "props", "swa-full", "check-tensors", "cpu-moe", "no-host", "reuse-port", "embedding", "reranking"}
+VALUED = set(SHORT.values()) - NEGATABLE - ON_OFF
 _TALKATIVE = 4
 _PAD = 256
 _DEFAULT_BATCH = 2048
@@ -44,8 +46,7 @@ class LlamaCpp:
     def programs(self) -> tuple[Program, ...]:
         """A `llama-server` on the path first: it is the user's own choice."""
         return (
-            Program("llama-server", ("llama-server",),
-                    install="build or download llama.cpp and put llama-server on the path"),
+            Program("llama-server", ("llama-server",), install="put llama.cpp's llama-server on the path"),
             Program("xllamacpp", ("{python}", "-P", "-m", "rooftop.llama_server"), module="xllamacpp",
                     install="pip install 'rooftop[llamacpp]'"),
         )
@@ -183,6 +184,11 @@ def _refuses_settings(plan: Plan) -> Refusal | None:
             return Refusal("each flag once", f"{seen[name].name} and {setting.name} are the same flag",
                            f"remove {setting.name}")
         seen[name] = setting
+        value = setting.value
+        if isinstance(value, bool) and (name in VALUED or (not value and name not in NEGATABLE | ON_OFF | BARE)):
+            what = "takes a value" if name in VALUED else "cannot be switched off"
+            return Refusal(f"--{name} {what}", f"{setting.name} is {str(value).lower()}",
+                           f"give {setting.name} a value, or leave it out")
     parallel = _setting(plan, "parallel")
     if parallel is not None and (_whole(plan, "parallel") is None or (parallel != -1 and int(parallel) < 1)):
         return Refusal("parallel is a number of slots", f"parallel is {parallel!r}", "a whole number from 1")

@@ -11,25 +11,20 @@ Asks = Sequence[tuple[str, Fact]]
 def check(asks: Asks, evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
     """A claim for each fact asked.
 
-    Of evidence for a fact, what a source said last at a level counts.  A claim is broken by any other value at the
-    strongest level said, or at a proven one (built, used): whoever contradicts there speaks of something that exists.
-    What is only asked proves nothing: the claim is then unknown.
+    The strongest level that is said decides.  A claim is broken by any other value at that level, or at a proven one
+    (built, used): whoever contradicts there speaks of something that exists.  What is only asked proves nothing: the
+    claim is then unknown.  (Engines leave out what they corrected themselves later.)
     """
-    return tuple(_claim(fact, asked, [one for one in evidence if one.fact == fact]) for fact, asked in asks)
+    return tuple(_claim(fact, asked, [one for one in evidence if one.fact == fact and one.level != "asked"])
+                 for fact, asked in asks)
 
 
 def _claim(fact: str, asked: Fact, said: Sequence[Evidence]) -> Claim:
-    last: dict[tuple[str, str], Evidence] = {}
-    for one in said:
-        if one.level != "asked":
-            last[one.level, one.source] = one
-    if not last:
+    if not said:
         return Claim(fact, asked, None, None)
-    ranked = sorted(last.values(), key=lambda one: LEVELS.index(one.level), reverse=True)
-    best = ranked[0]
-    for one in ranked:
-        counts = one.level == best.level or one.level in ("built", "used")
-        if counts and not same(fact, one.value, asked):
+    best = max(said, key=lambda one: LEVELS.index(one.level))
+    for one in said:
+        if one.level in (best.level, "built", "used") and not same(fact, one.value, asked):
             return Claim(fact, asked, one.value, False, one)
     return Claim(fact, asked, best.value, True, best)
 

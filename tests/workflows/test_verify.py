@@ -1,0 +1,47 @@
+"""Claims: what was asked against what was said."""
+
+import pytest
+
+from rooftop.domain.launch import Claim, Evidence, Fact, Level
+from rooftop.workflows.verify import check, merge
+
+
+def said(value: Fact, level: Level, source: str = "log", line: int = 1) -> Evidence:
+    return Evidence("limits.max_running", value, level, source, line, "text")
+
+
+@pytest.mark.parametrize(("evidence", "holds", "found"), [
+    ([], None, None),
+    ([said(8, "asked")], None, None),
+    ([said(8, "resolved")], True, 8),
+    ([said(4, "resolved")], False, 4),
+    ([said(4, "resolved"), said(8, "built")], True, 8),
+    ([said(8, "resolved"), said(4, "built")], False, 4),
+    ([said(4, "built"), said(8, "used")], False, 4),
+    ([said(8, "built"), said(8, "used")], True, 8),
+    ([said(8, "resolved"), said(4, "resolved", "/props")], False, 4),
+    ([said(4, "asked"), said(8, "resolved")], True, 8),
+    ([said(True, "resolved")], False, True),
+])
+def test_a_claim(evidence: list[Evidence], holds: bool | None, found: Fact | None) -> None:
+    (claim,) = check([("limits.max_running", 8)], evidence)
+    assert (claim.holds, claim.found) == (holds, found)
+    assert (claim.proof is None) == (holds is None)
+    assert claim.proof is None or claim.proof.value == found
+
+
+def test_other_facts_do_not_count() -> None:
+    (claim,) = check([("kv.dtype", "fp16")], [said(8, "used")])
+    assert claim == Claim("kv.dtype", "fp16", None, None)
+
+
+@pytest.mark.parametrize(("holds", "merged"), [
+    ([True, True], True), ([True, None], None), ([None, False], False), ([True, False, None], False), ([True], True),
+])
+def test_all_replicas_count(holds: list[bool | None], merged: bool | None) -> None:
+    (claim,) = merge([[Claim("x", 1, None, one)] for one in holds])
+    assert claim.holds is merged
+
+
+def test_no_replicas() -> None:
+    assert merge([]) == ()
