@@ -140,18 +140,26 @@ class Session:
             self._wire.sock.settimeout(timeout_s)
         headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
         self._wire.request(method, self._prefix + path, data, headers)
-        response = self._wire.getresponse()
-        parts, size = [], 0
-        while part := response.read1(65536):
-            parts.append(part)
-            size += len(part)
-            if size > MOST_BYTES:
-                raise http.client.HTTPException(f"the answer is longer than {MOST_BYTES} bytes")
-            if time.monotonic() > until:
-                raise TimeoutError("the answer did not end")
-        response.read()
-        pairs = tuple((name.lower(), value) for name, value in response.getheaders())
-        return Answer(response.status, pairs, b"".join(parts))
+        with self._wire.getresponse() as response:
+            body = _read(response, until)
+            pairs = tuple((name.lower(), value) for name, value in response.getheaders())
+        return Answer(response.status, pairs, body)
+
+
+def _read(response: http.client.HTTPResponse, until: float) -> bytes:
+    """The whole body.  Raises IncompleteRead for a cut one, TimeoutError past `until` on the monotonic clock."""
+    parts, size = [], 0
+    while part := response.read1(65536):
+        parts.append(part)
+        size += len(part)
+        if size > MOST_BYTES:
+            raise http.client.LineTooLong("answer")
+        if time.monotonic() > until:
+            raise TimeoutError("the answer did not end")
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    response.read()
+    return b"".join(parts)
 
 
 def session(target: Target, server: int = 0, *, timeout_s: float = 60.0) -> Session:
@@ -261,6 +269,8 @@ def _fault(error: Exception, where: str, timeout_s: float) -> Failure:
                                  remedy="see the server's log; if it speaks TLS, write https://")
     if isinstance(error, http.client.IncompleteRead):
         return ServerRefused("the answer broke off", where=where, remedy="see the server's log, and any proxy between")
+    if isinstance(error, http.client.LineTooLong):
+        return ServerRefused("the answer does not end", where=where, remedy="check the path: no page is that long")
     if isinstance(error, http.client.HTTPException):
         return ServerRefused(f"what listens there does not speak HTTP ({type(error).__name__})", where=where,
                              remedy="check the port; if it speaks TLS, write https://")

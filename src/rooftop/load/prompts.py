@@ -8,7 +8,7 @@ from functools import partial
 from rooftop.domain.workload import Workload
 from rooftop.errors import BadInput, ServerRefused
 from rooftop.load import http
-from rooftop.load.contents import Content, Draw, write_ids, write_texts, write_words
+from rooftop.load.contents import Content, Draw, single_words, write_ids, write_texts, write_words
 from rooftop.load.job import Prompt, Target
 from rooftop.load.target import ROUTES, ask, request
 from rooftop.load.tokenizer import Tokenizer, open_tokenizer
@@ -134,7 +134,7 @@ def _open_ids(server: http.Session, target: Target, workload: Workload, draw: Dr
 
 def _open_texts(server: http.Session, target: Target, workload: Workload, draw: Draw, coder: Tokenizer) -> Source:
     """Prompts of text, counted by the tokenizer; the tokens that the server adds are counted in."""
-    single = tuple(word for word, ids in zip(WORDS, coder.encode(WORDS), strict=True) if len(ids) == 1)
+    single = single_words(coder, WORDS)
     words = single if len(single) >= FEW_WORDS else WORDS
     added, exact, notes = _added(server, target, coder, words)
     length, shared = workload.input_tokens - added, workload.shared_prefix_tokens
