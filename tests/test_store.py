@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from array import array
 from collections.abc import Iterator
@@ -386,6 +387,18 @@ def test_a_lock_of_another_is_named(path: Path) -> None:
         assert len(list(store.trials())) == 3
         other.execute("ROLLBACK")
         store.add_trial(trial("t9"))
+
+
+def test_a_new_store_waits_for_one_that_makes_it_too(path: Path) -> None:
+    path.touch()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    ending = threading.Timer(0.2, other.execute, ("ROLLBACK",))
+    ending.start()
+    with Store.open(path) as store:
+        store.add_trial(trial())
+    ending.join()
+    other.close()
 
 
 WRITER = """

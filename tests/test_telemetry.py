@@ -23,11 +23,11 @@ from rooftop.telemetry import Source, Telemetry, watching
 PERIOD_S = 0.01
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds: Callable[[], bool], *, every_s: float = 0.002) -> None:
     end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end, "it did not come to pass in 30 s"
-        time.sleep(0.002)
+        time.sleep(every_s)
 
 
 def counting(series: str) -> Callable[[], tuple[Reading, ...]]:
@@ -219,14 +219,14 @@ def test_a_servers_whole_tree_is_counted_and_is_not_the_client() -> None:
         first = read(source)
         assert first["server_rss_bytes"] > 32 << 20
         assert 32 << 20 < first["server_pss_bytes"] <= first["server_rss_bytes"]
-        until(lambda: read(source)["server_cpu_s"] >= first["server_cpu_s"] + 0.2)
+        until(lambda: read(source)["server_cpu_s"] >= first["server_cpu_s"] + 0.3, every_s=0.1)
         last = read(source)
         assert "server_pss_bytes" not in last
         assert last["machine_busy_s"] - first["machine_busy_s"] >= 0.1
         server, client = (last[name] - first[name] for name in ("server_cpu_s", "client_cpu_s"))
         machine = last["machine_all_s"] - first["machine_all_s"]
-        assert 0 <= client < machine
-        assert 0.2 <= server < machine
+        assert 0.3 <= server < machine
+        assert 0 <= client < server / 2, "the servers are children of this process, and yet not the client"
     until(lambda: "server_cpu_s" not in read(source))
     assert "machine_all_s" in read(source)
 
