@@ -20,6 +20,7 @@ from rooftop.load.job import Job
 from rooftop.load.pace import Pace, pool_size
 from rooftop.load.spool import Writer, read_job, read_prompt_index
 
+PRIORITY = -10
 ROOM_BYTES = 1 << 24
 ROOM_PER_TOKEN = 1 << 12
 
@@ -61,11 +62,16 @@ def main(folder: Path) -> int:
 
 
 def run(job: Job, folder: Path) -> dict[str, Any]:
-    """Connections, warm-up, level; what the loop knows of itself."""
+    """Connections, warm-up, level; what the loop knows of itself.
+
+    The process takes a higher priority where it may: it needs little, and what it reads late cannot be told apart.
+    """
     workload = job.workload
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with contextlib.suppress(OSError):
+        os.nice(PRIORITY - os.nice(0))
     endpoints = find_endpoints(job.target, os.environ)
     prompts = Prompts(folder, workload.seed)
     if not prompts.index:
