@@ -89,6 +89,9 @@ def fault(lines: list[str], exit_code: int | None = 1) -> Fault:
     ("node0:1:2 [0] NCCL WARN Call to posix_fallocate failed : No space left on device", "shm_too_small", "/dev/shm"),
     ("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO)", "nccl_error", "rank"),
     ("[rank3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)", "nccl_error", "rank"),
+    ("[rank7]: ProcessGroupNCCL.cpp:916] [Rank 7] NCCL watchdog thread terminated with exception", "nccl_error",
+     "rank"),
+    ("api_server.py: error: unrecognized arguments: /root/models/m", "unknown_flag", "/root/models/m"),
     ("TimeoutError: RPC call to execute_model timed out.", "hang_after_ready", "stack"),
     (E + "Worker proc VllmWorker-1 died unexpectedly (exit code: -9), shutting down executor.", "worker_died",
      "signal 9"),
@@ -151,6 +154,21 @@ def test_what_holds_it_back(lines: list[str], kind: str | None) -> None:
 def test_stage_at_which_memory_ran_out(frames: tuple[str, ...], before: tuple[str, ...], kind: str) -> None:
     lines = [*before, *(trace(OOM, *frames, prefix=E) if frames else [OOM])]
     assert fault(lines).kind == kind
+
+
+def test_silence_once_ranks_are_joined_is_not_compilation() -> None:
+    notice = E.replace("ERROR", "INFO") + "No available shared memory broadcast block found in 60 seconds."
+    found = ENGINE.witness.fault([I + "vLLM is using nccl==2.27.3", notice], None)
+    assert found
+    assert found.kind == "p2p_hang"
+    assert found.last_phase == "distributed"
+
+
+def test_crash_while_graphs_are_captured_is_no_first_token() -> None:
+    lines = ["Fatal Python error: Segmentation fault", '  File "/x/graphs.py", line 1 in capture_begin',
+             '  File "/x/model_runner.py", line 725 in capture_model']
+    assert fault(lines).kind == "worker_died"
+    assert fault(lines[:2]).kind == "segfault_first_token"
 
 
 def test_root_cause_not_the_last_wrapper() -> None:

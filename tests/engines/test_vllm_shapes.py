@@ -53,6 +53,10 @@ SHAPES: list[tuple[str, Said]] = [
      {"graphs.decode.mode": ("full", "resolved"), "graphs.prefill.mode": ("piecewise", "resolved"),
       "graphs.decode.sizes_count": (7, "resolved"), "graphs.prefill.sizes_count": (13, "resolved"),
       "graphs.decode.max_batch": (16, "resolved")}),
+    (W + "Capping cudagraph capture sizes from max 512 to 352 to fit Mamba cache blocks (361 blocks available).",
+     {"graphs.decode.max_batch": (352, "resolved")}),
+    (V0 + "Prefix cache hit rate: GPU: 26.68%, CPU: 0.00%",
+     {"prefix_cache.hit_rate": (0.2668, "used"), "prefix_cache.enabled": (True, "used")}),
     (W + "Cudagraph is disabled under eager mode",
      {"graphs.decode.mode": ("off", "resolved"), "graphs.prefill.mode": ("off", "resolved")}),
     (W + "CUDAGraphMode.FULL_AND_PIECEWISE is not supported with spec-decode for attention backend FlashInferBackend "
@@ -168,6 +172,24 @@ def test_shape(line: str, expected: Said) -> None:
 def test_foreign_prefixes(prefix: str) -> None:
     assert read(prefix + W + "GPU KV cache size: 7 tokens")["kv.tokens"] == (7, "built")
     assert read(prefix + W.replace("TP0", "TP3") + "x")["layout.ranks_seen"] == ("tp3", "built")
+
+
+def test_processes_within_processes() -> None:
+    line = ("(EngineCore_DP1 pid=9) (Worker_DP1_TP1_EP3 pid=3) INFO 01-01 10:00:00 [l.py:1] [EP Rank 3/4] Expert "
+            "parallelism is enabled. Local/global number of experts: 16/64.")
+    assert read(line) == {"layout.ep": (4, "built"), "layout.ranks_seen": ("dp1 tp1 ep3", "built")}
+    assert read("(VllmWorker TP1 pid=3) hello") == {"layout.ranks_seen": ("tp1", "built")}
+
+
+def test_messages_written_into_each_other() -> None:
+    sample = ("INFO 01-01 10:00:0{0} [l.py:1] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
+              "throughput: 9.{0} tokens/s, Running: {0} reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%")
+    assert read("".join(sample.format(count) for count in (1, 2, 3)))["live.running"] == (3, "used")
+    glued = ("Capturing CUDA graph shapes: 100%|#| 11/11 [00:00<?, ?it/s](VllmWorkerProcess pid=2) INFO 01-01 10:00:00 "
+             "m.py:1] Graph capturing finished in 7 secs, took 0.2 GiB")
+    found = read(glued)
+    assert found["graphs.decode.sizes_count"] == (11, "built")
+    assert found["startup.graphs_s"] == (7.0, "built")
 
 
 RANK = "INFO 01-01 10:00:00 [p.py:1] rank {} in world size {} is assigned as DP rank {}, PP rank {}, TP rank {}"

@@ -25,7 +25,7 @@ PROOF_LENGTH = 300
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A log line: its number from 1, its text, its message without prefixes, the process and source file it names.
+    """A log line: its number from 1, its text, its message without prefixes, the processes and source file it names.
 
     `at_s` is its clock time in seconds within the year where it bears one.
     """

@@ -98,6 +98,8 @@ CAUSES: tuple[Cause, ...] = (
            r"not supported by the \w+ (?:MLA |attention )?backend on|No valid (?:attention|NVFP4 GEMM) backend found|"
            r"No \w+(?: \w+)? MoE backends? (?:supports|available)|is not supported on compute capability|"
            r"Failed to find a kernel that can implement|device kernel image is invalid|"
+           r"FlashAttention only supports|not supported in this architecture|"
+           r"is not compatible with the current PyTorch|Value 'sm_\w+' is not defined|"
            r"requires GPU compute capability|Unsupported gpu architecture|"
            r"Selected backend .* is not valid", _GPU_BUILD),
     _cause("kernel_shared_memory",
@@ -131,7 +133,7 @@ CAUSES: tuple[Cause, ...] = (
            r"is not a registered model in the Transformers library|head_dim.*must be divisible",
            "the model's config.json does not suit this version: correct the field named, or use another version"),
     _cause("unknown_flag",
-           r"error: unrecognized arguments?: (?P<flag>--?[\w.-]+)|error: argument (?P<bad>--?[\w./-]+): (?:invalid|"
+           r"error: unrecognized arguments?: (?P<flag>\S+)|error: argument (?P<bad>--?[\w./-]+): (?:invalid|"
            r"expected)|"
            r"got an unexpected keyword argument '(?P<name>\w+)'|error: the following arguments are required", _FLAG),
     _cause("flag_ambiguous", r"error: ambiguous option: (?P<flag>\S+) could match (?P<options>.*)",
@@ -145,7 +147,9 @@ CAUSES: tuple[Cause, ...] = (
            r"Bus error", "give the container a larger /dev/shm (--shm-size=8g or --ipc=host)"),
     _cause("nccl_error",
            r"NCCL error|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandledCudaError|DistBackendError|"
-           r"Watchdog caught collective operation timeout|NCCL WARN .*(?:failed|error)|unhandled system error",
+           r"Watchdog caught collective operation timeout|"
+           r"NCCL watchdog thread terminated|NCCL operations have failed or timed out|DistStoreError|DistNetworkError|"
+           r"NCCL WARN .*(?:failed|error)|unhandled system error",
            "look at the rank that stopped first; test an all-reduce, the network interface and NCCL_DEBUG=INFO"),
     _cause("hang_after_ready", r"TimeoutError: RPC call to (?:execute_model|sample_tokens) timed out",
            "a worker no longer answers: take stack dumps, suspect a collective that one rank left"),
@@ -154,7 +158,7 @@ CAUSES: tuple[Cause, ...] = (
            r"(?P<who>\S+(?: proc \S+)?) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?|"
            r"EngineDeadError|Engine core initialization failed|Engine (?:core|process) .*(?:failed|died)|"
            r"WorkerProc initialization failed|EngineCore encountered an issue|Engine loop is not running|"
-           r"Connection (?:closed|reset) by peer|ActorDiedError|worker died",
+           r"Connection (?:closed|reset) by peer|ActorDiedError|actor is dead|worker died",
            "look in the log of the process that ended first; if it was killed (signal 9), memory ran out on the host"),
     _cause("request_too_long",
            r"maximum context length is (?P<limit>\d+) tokens|(?:is|are) (?:too long and exceeds|"
@@ -177,6 +181,10 @@ CAUSES: tuple[Cause, ...] = (
            r"unoptimized (?:AWQ|emulation|and)|slow and unoptimized|Cannot use FlashAttention\S* backend|"
            r"quantization is not fully optimized|falling back to Transformers implementation|"
            r"Emulation\w* MOE backend", "a slower kernel stands in: name another backend or tune a table for this GPU"),
+    _cause("kv_capacity_bound", r"is preempted by PreemptionMode|Preemptions: [1-9]",
+           "requests are preempted and computed again: lower concurrency or lengths, or give KV more memory"),
+    _cause("graph_ceiling_below_batch", r"Capping cudagraph capture sizes from max (?P<max>\d+) to (?P<to>\d+)",
+           "graphs end at {to}: lower --max-num-seqs to it, or give the cache more memory"),
     _cause("partial_offload", r"Total CPU offloaded parameters: (?P<size>\S+)",
            "weights sit on the CPU ({size}): no GPU setting explains the speed until they fit"),
     _cause("layout_poor", r"Hidden layers were unevenly partitioned: \[(?P<parts>[^\]]*)\]",

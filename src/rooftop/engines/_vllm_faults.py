@@ -37,6 +37,7 @@ _WRAPPER = re.compile(
     r"Engine core initialization failed|WorkerProc initialization failed|EngineDeadError|See stack trace|"
     r"See root cause|CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|Engine (?:process|loop)|"
     r"BrokenProcessPool")
+_STARTING = re.compile(r"in (?:capture_model|load_model|determine_available_memory|profile_run|initialize_kv_cache)\b")
 _DULL = re.compile(r'INFO: +\S+ - "|Engine \d+: Avg|  File "')
 _SHUTDOWN = re.compile(r"Received signal|shutdown triggered|Shutting down|KeyboardInterrupt")
 
@@ -146,8 +147,9 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
     if kind == "oom":
         kind, remedy = _oom_stage(line, lines, ready)
     elif kind == "segfault":
-        started = any(phase(other.body) for other in lines if other.number < line.number)
-        if 0 < ready < line.number or not started:
+        starting = any(phase(other.body) for other in lines if other.number < line.number) or any(
+            _STARTING.search(other.body) for other in lines if line.number < other.number < line.number + 80)
+        if 0 < ready < line.number or not starting:
             kind, remedy = "segfault_first_token", ("the start proves nothing: use another layout or backend "
                                                     "(on CPU, experts cannot be spread: no ep)")
         else:
@@ -250,6 +252,10 @@ def _stall(lines: Sequence[Line]) -> _Found | None:
     if not over or min(over) > last.number:
         if over:
             return None
+        reached = [name for line in lines if line.number < last.number and (name := phase(line.body))]
+        if reached and reached[-1] == "distributed":
+            return _Found("p2p_hang", last.body, "test peer-to-peer between the GPUs, IOMMU and ACS; try "
+                          "NCCL_P2P_DISABLE=1 and --disable-custom-all-reduce", last.number)
         return _Found("compile_in_progress_not_hang", last.body,
                       "not a hang: wait, and keep the compile cache for the next start", last.number)
     if "shared memory" not in last.body or any(number > last.number for number in served):

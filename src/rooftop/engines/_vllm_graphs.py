@@ -26,6 +26,8 @@ _BAR = re.compile(
     r"Capturing (?:CUDA graphs?|cudagraphs?)(?: shapes)?(?: \((?P<what>[^)]*)\))?:\s+"
     r"\d+%\|[^|]*\| *(?P<done>\d+)/(?P<all>\d+)")
 _PROFILE = re.compile(r"(?P<mode>PIECEWISE|FULL)=(?P<count>\d+)(?: \(largest=(?P<largest>\d+)\))?")
+_OLD_CAPTURE = re.compile(r"Capturing (?:cudagraphs for decoding|the model for CUDA graphs)")
+_CAPPED = re.compile(r"Capping cudagraph capture sizes from max \d+ to (?P<largest>\d+)")
 _DRAFT = re.compile(r"Capturing model for .*speculator")
 _TABLE_ROW = re.compile(r"^\|\s*\d+\s*\|\s*\d+\s*\|\s*\d+\s*\|\s*(?P<mode>\w+)\s*\|\s*(?P<count>\d+)\s*\|")
 
@@ -55,6 +57,11 @@ class Graphs:
                 self._notes.add("graphs.refused_by", "deepep_high_throughput", "resolved", line)
         if "Profiling CUDA graph memory:" in body:
             self._profile(line)
+        if _OLD_CAPTURE.search(body):
+            self._notes.add("graphs.decode.mode", "full", "resolved", line)
+        capped = _CAPPED.search(body)
+        if capped:
+            self._notes.add("graphs.decode.max_batch", int(capped["largest"]), "resolved", line, supersedes=True)
         if _DRAFT.search(body):
             self._draft = True
         for bar in _BAR.finditer(body):

@@ -50,25 +50,22 @@ class Ranks:
         replicas = _DP_DEFAULT.search(line.body)
         if replicas:
             notes.add("layout.dp", int(replicas[1]), "resolved", line)
-        for pattern in (_NCCL_GPU, _DEVICES):
+        for pattern in (_NCCL_GPU, _DEVICES) if re.search("NCCL|GPU|cuda:", line.body) else ():
             for match in pattern.finditer(line.body):
                 for device in match.groups():
                     if device is not None:
                         self._see("gpu", int(device), line)
 
     def _read_process(self, line: Line) -> None:
-        for axis, rank in _NAMED.findall(line.process):
-            self._see(axis.lower(), int(rank), line)
-            if line.process.startswith("EngineCore"):
-                if int(rank) and (self.engine_dp is None or int(rank) > self.engine_dp[0]):
+        for process in line.process.split():
+            old = _OLD_ENGINE.match(process)
+            axes = [("DP", old[1])] if old else _NAMED.findall(process)
+            for axis, rank in axes:
+                self._see(axis.lower(), int(rank), line)
+                if not process.startswith("EngineCore"):
+                    self.named.add(axis.lower())
+                elif int(rank) and (self.engine_dp is None or int(rank) > self.engine_dp[0]):
                     self.engine_dp = (int(rank), line)
-            else:
-                self.named.add(axis.lower())
-        old = _OLD_ENGINE.match(line.process)
-        if old:
-            self._see("dp", int(old[1]), line)
-            if int(old[1]):
-                self.engine_dp = (max(int(old[1]), self.engine_dp[0] if self.engine_dp else 0), line)
 
     def _see(self, axis: str, rank: int, line: Line) -> None:
         if axis not in self.highest or rank > self.highest[axis][0]:

@@ -23,6 +23,9 @@ _PROCESS = re.compile(r"\((?P<process>[A-Za-z]\w*(?:[ -](?!pid=)[\w=.]+)*),? pid
 _STAMP = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<month>\d\d)-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"
     r"(?:\.\d+)?(?: \[(?P<source>[^\]\s]+?):\d+\]| (?P<old>[\w./]+\.py):\d+\])? ?")
+_SEAM = re.compile(
+    r"\r|(?=\([A-Za-z][\w =.,-]* pid=\d+[^)]*\) (?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:)|"
+    r"(?<!\) )(?=(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d)")
 _BARE_SOURCE = re.compile(r"^\[(?P<source>[\w./]+\.py):\d+\] ?")
 
 
@@ -35,17 +38,22 @@ def tells(line: Line) -> bool:
 
 
 def parse(lines: Sequence[str]) -> list[Line]:
-    """The lines without colours and prefixes; of a redrawn progress bar, each state is a line of the same number."""
+    """The lines without colours and prefixes.
+
+    What one line of the file holds of several (states of a redrawn bar, messages written into each other) become
+    lines of the same number.
+    """
     return [_parse(count, part) for count, text in enumerate(lines, 1)
-            for part in _COLOUR.sub("", text).rstrip("\r\n").split("\r")]
+            for part in _SEAM.split(_COLOUR.sub("", text).rstrip("\r\n")) if part or not text.strip()]
 
 
 def _parse(count: int, text: str) -> Line:
     body, process, source, at_s = text, "", "", None
     found = _PROCESS.search(text, 0, 240)
-    if found:
-        process = found["process"]
+    while found:
+        process = f"{process} {found['process']}".strip()
         body = text[found.end():]
+        found = _PROCESS.match(text, found.end())
     stamp = _STAMP.search(body, 0, 240)
     if stamp:
         source = (stamp["source"] or stamp["old"] or "").rsplit("/", 1)[-1]
@@ -95,7 +103,7 @@ def _gib(text: str) -> float | None:
 
 SHAPES: tuple[Shape, ...] = (
     # KV cache
-    shape(r"(?:GPU|CPU|XPU|HPU|TPU)?(?: \+ host)? ?KV cache size: (?P<tokens>[\d,]+) tokens",
+    shape(r"KV cache size: (?P<tokens>[\d,]+) tokens",
           Say("kv.tokens", "built", "tokens", whole)),
     shape(r"Maximum concurrency for (?P<length>[\d,]+) tokens per request: (?P<times>[\d.,]+)x",
           Say("limits.max_model_len", "resolved", "length", whole), Say("kv.full_requests", "built", "times", number)),
@@ -194,7 +202,7 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"Running: \d+ reqs,.*?(?:Waiting|Pending): (?P<n>\d+) reqs", Say("live.queued", "used", "n", whole)),
     shape(r"Running: \d+ reqs,.*?(?:GPU|CPU|XPU|HPU|TPU) KV cache usage: (?P<share>[\d.]+)%",
           Say("live.kv_usage", "used", "share", per_cent)),
-    shape(r"Running: \d+ reqs,.*Prefix cache hit rate: (?:GPU: )?(?P<share>[\d.]+)%",
+    shape(r"Prefix cache hit rate: (?:GPU: )?(?P<share>[\d.]+)%",
           Say("prefix_cache.hit_rate", "used", "share", per_cent),
           Say("prefix_cache.enabled", "used", "share", lambda text: True if float(text) > 0 else None)),
     # numbers inside an error

@@ -52,9 +52,8 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     for line in lines:
         if line.process or tells(line):
             ranks.read(line, notes)
-        if not tells(line):
+        if not tells(line) or _read_settings(line, notes):
             continue
-        _read_settings(line, notes)
         notes.read(line, SHAPES)
         graphs.read(line)
         kernels.read(line)
@@ -68,17 +67,19 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     return notes.evidence()
 
 
-def _read_settings(line: Line, notes: Notes) -> None:
+def _read_settings(line: Line, notes: Notes) -> bool:
+    """Read a line that is a table of settings; whether it is one."""
     config = _CONFIG.search(line.body)
     if config:
         for key, value in split(line.body[config.end():]).items():
             note_settings(notes, {key: value}, "resolved", line)
-        return
+        return True
     arguments = _ARGS.search(line.body)
     if arguments:
         note_settings(notes, split(line.body[arguments.end():]), "asked", line)
     elif "vllm" in line.body and " -" in line.body:
         note_settings(notes, command_line(line.body) or {}, "asked", line)
+    return bool(arguments)
 
 
 def _read_channels(lines: Sequence[Line], notes: Notes) -> None:
