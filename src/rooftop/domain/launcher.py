@@ -26,7 +26,7 @@ class Process(Protocol):
         ...
 
     def listens(self, port: int) -> bool | None:
-        """Whether this server, and not a stranger, holds the port; None where that cannot be told."""
+        """Whether this server holds the port (not nobody, not a stranger); None where that cannot be told."""
         ...
 
 

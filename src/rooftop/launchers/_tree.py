@@ -1,7 +1,7 @@
 """Process trees as /proc shows them: descendants, marks, ports."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -55,8 +55,8 @@ def marked(mark: str, session: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def listens(tree: Iterable[int], port: int) -> bool | None:
-    """Whether one of these processes holds the listening TCP port; None where nobody listens there."""
+def listens(root: int, port: int) -> bool:
+    """Whether `root` or a process below it holds the listening TCP port."""
     sockets = set()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
@@ -64,9 +64,7 @@ def listens(tree: Iterable[int], port: int) -> bool | None:
                 fields = line.split()
                 if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                     sockets.add(f"socket:[{fields[9]}]")
-    if not sockets:
-        return None
-    return any(link in sockets for pid in tree for link in _open_files(pid))
+    return bool(sockets) and any(link in sockets for pid in (root, *descendants(root)) for link in _open_files(pid))
 
 
 def _open_files(pid: int) -> Iterator[str]:

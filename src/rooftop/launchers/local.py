@@ -24,14 +24,14 @@ _PATIENCE_S = 20.0
 class LocalProcess:
     """One supervised server.  A thread of its own hears the supervisor and sweeps up if that is killed."""
 
-    __slots__ = ("_asked", "_code", "_gone", "_mark", "_supervisor")
+    __slots__ = ("_code", "_gone", "_mark", "_patience_s", "_supervisor")
 
-    def __init__(self, supervisor: "subprocess.Popen[bytes]", mark: str) -> None:
+    def __init__(self, supervisor: "subprocess.Popen[bytes]", mark: str, patience_s: float) -> None:
         self._supervisor = supervisor
         self._mark = mark
+        self._patience_s = patience_s
         self._code: int | None = None
         self._gone = Event()
-        self._asked = False
         Thread(target=self._hear, name=f"supervisor {supervisor.pid}", daemon=True).start()
 
     @property
@@ -45,12 +45,8 @@ class LocalProcess:
 
     def stop(self, *, wait: bool = True) -> None:
         """Close the supervisor's lifeline, which ends the tree; with `wait`, until nothing of it lives."""
-        if not self._asked and self._supervisor.stdin is not None:
-            self._asked = True
-            with suppress(OSError):
-                self._supervisor.stdin.write(b"stop\n")
-                self._supervisor.stdin.close()
-        if not wait or self._gone.wait(GRACE_S + _PATIENCE_S):
+        self._let_go()
+        if not wait or self._gone.wait(self._patience_s):
             return
         self._supervisor.kill()
         if not self._gone.wait(_PATIENCE_S):
@@ -58,9 +54,14 @@ class LocalProcess:
             raise LaunchFailed(f"a server's processes do not end, not even by SIGKILL: {left}",
                                remedy="they hang in the kernel (a driver, a dead network disk): see dmesg")
 
-    def listens(self, port: int) -> bool | None:
-        """Whether a process of this tree holds the port; None where nobody does."""
-        return _tree.listens(_tree.descendants(self._supervisor.pid), port)
+    def listens(self, port: int) -> bool:
+        """Whether a process of this tree holds the port."""
+        return _tree.listens(self._supervisor.pid, port)
+
+    def _let_go(self) -> None:
+        if self._supervisor.stdin is not None:
+            with suppress(OSError, ValueError), self._supervisor.stdin as lifeline:
+                lifeline.write(b"stop\n")
 
     def _hear(self) -> None:
         out = self._supervisor.stdout
@@ -71,6 +72,7 @@ class LocalProcess:
                     if word == "ended":
                         self._code = int(number)
         self._supervisor.wait()
+        self._let_go()
         self._sweep()
         if self._code is None:
             self._code = -signal.SIGKILL
@@ -86,9 +88,12 @@ class LocalProcess:
 
 
 class Local:
-    """This machine."""
+    """This machine.  A server that is asked to end has `grace_s` to do so before it is killed."""
 
-    __slots__ = ()
+    __slots__ = ("_grace_s",)
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
+        self._grace_s = grace_s
 
     @property
     def name(self) -> str:
@@ -110,7 +115,7 @@ class Local:
             "argv": command.argv,
             "environment": {**os.environ, **dict(command.environment), _tree.MARK: mark},
             "cores": seat.cores,
-            "grace_s": GRACE_S,
+            "grace_s": self._grace_s,
             "parent": os.getpid(),
         }
         try:
@@ -120,10 +125,11 @@ class Local:
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, start_new_session=True)
         except OSError as error:
             raise LaunchFailed(f"cannot start a server: {error}", where=str(log)) from error
-        process = LocalProcess(supervisor, mark)
+        process = LocalProcess(supervisor, mark, self._grace_s + _PATIENCE_S)
         if supervisor.stdin is not None:
-            supervisor.stdin.write(json.dumps(order).encode() + b"\n")
-            supervisor.stdin.flush()
+            with suppress(BrokenPipeError):
+                supervisor.stdin.write(json.dumps(order).encode() + b"\n")
+                supervisor.stdin.flush()
         return process
 
 

@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 PORT_TRIES = 4
 _TAIL_S = 0.01
 _PROBE_S = 0.05
-_DEATH_S = 3.0
+DEATH_S = 3.0
 _DECODE_S = 60.0
 
 
@@ -131,15 +131,13 @@ def _await_ready(start: Start, process: Process, engine: Engine, abort: threadin
             return _death(start, engine, code, "before it was ready")
         now = time.monotonic()
         if now >= probe_at:
-            if _ready(start.url + engine.pages.ready):
-                if process.listens(start.port) is False:
-                    return Fault("port_in_use", f"port {start.port} is answered by another process", "", start.phase)
+            if process.listens(start.port) is not False and _ready(start.url + engine.pages.ready):
                 start.ready_at = time.monotonic()
                 start.phase = "first token"
                 return None
             probe_at = time.monotonic() + _PROBE_S
         if now > until:
-            return _hang(start, engine)
+            return _hang(start, process, engine)
         abort.wait(_TAIL_S)
     return Fault("stopped", "stopped while it started", "", start.phase)
 
@@ -151,9 +149,12 @@ def _ready(url: str) -> bool:
         return False
 
 
-def _hang(start: Start, engine: Engine) -> Fault:
+def _hang(start: Start, process: Process, engine: Engine) -> Fault:
     lines = [line for _, line in start.lines]
     waited = time.monotonic() - start.began
+    if process.listens(start.port) is False and _ready(start.url + engine.pages.ready):
+        return Fault("port_in_use", f"another process answers at port {start.port}, the server itself never did",
+                     "end the other process, or start anew: another port will be chosen", start.phase, len(lines))
     found = engine.witness.fault(lines, None)
     if found is not None:
         return found
@@ -182,7 +183,7 @@ def _await_token(start: Start, process: Process, engine: Engine, until: float) -
         return None
     except RooftopError as error:
         failure = error
-    give_up = time.monotonic() + _DEATH_S
+    give_up = time.monotonic() + DEATH_S
     while process.poll() is None and time.monotonic() < give_up:
         time.sleep(_TAIL_S)
     code = process.poll()
