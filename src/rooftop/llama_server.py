@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 Kind = Literal["text", "whole", "number", "switch"]
 _KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
@@ -69,14 +69,9 @@ _INVERTED = {"--kv-offload": "no_kv_offload", "--op-offload": "no_op_offload", "
 _VALUES: dict[Kind, Callable[[str], object]] = {"text": str, "whole": int, "number": float}
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line; an abbreviation is not taken for a flag."""
-    words = _Parser(prog="llama_server", allow_abbrev=False, description=__doc__)
+    words = argparse.ArgumentParser(prog="llama_server", allow_abbrev=False, exit_on_error=False, description=__doc__)
     words.add_argument("--version", action="version", version=f"xllamacpp {metadata.version('xllamacpp')}")
     for flag in FLAGS:
         if flag.kind == "switch":
@@ -148,31 +143,33 @@ def main(argv: Sequence[str]) -> int:
 
     The process ends without the wheel's own shutdown, which can wait forever; a server has nothing to save.
     """
-    given, unknown = parser().parse_known_args(argv)
-    if unknown:
-        print(f"error: invalid argument: {unknown[0]}", file=sys.stderr)  # noqa: T201
-        return 2
-    if not getattr(given, "model.path"):
-        print("error: no model: give its path with --model", file=sys.stderr)  # noqa: T201
-        return 2
     try:
+        given, unknown = parser().parse_known_args(argv)
+        if unknown:
+            return _say(f"error: invalid argument: {unknown[0]}", 2)
+        if not getattr(given, "model.path"):
+            return _say("error: no model: give its path with --model", 2)
         made = parameters(given)
-    except ValueError as error:
-        print(f"error while handling argument: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+    except (argparse.ArgumentError, ValueError) as error:
+        return _say(f"error while handling argument: {error}", 2)
     import xllamacpp as wheel
 
     try:
         server = wheel.Server(made)
     except RuntimeError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
-        os._exit(1)
+        os._exit(_say(f"error: {error}", 1))
     stop = {signal.SIGTERM, signal.SIGINT}
     for number in stop:
         signal.signal(number, lambda *_: os._exit(0))
     while server:
         signal.pause()
     return 0
+
+
+def _say(words: str, code: int) -> int:
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()
+    return code
 
 
 if __name__ == "__main__":
