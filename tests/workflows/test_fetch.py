@@ -91,7 +91,8 @@ def test_a_cut_wheel(tmp_path: Path) -> None:
     ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", StoreFailed, "full"),
     ("", ServerRefused, "no words"),
 ])
-def test_a_download_that_fails(monkeypatch: pytest.MonkeyPatch, said: str, kind: type[RooftopError], words: str) -> None:
+def test_a_download_that_fails(monkeypatch: pytest.MonkeyPatch, said: str, kind: type[RooftopError],
+                               words: str) -> None:
     monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1, "", said))
     with pytest.raises(kind, match=words) as failure:
         fetch("tiny")
