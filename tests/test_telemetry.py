@@ -151,7 +151,7 @@ def test_a_metrics_page_is_read_by_the_engines_words() -> None:
             until(lambda: len(values(watch, "running")) >= 3)
     assert seen[0] == ("/metrics?x=1", "Bearer k")
     assert {sample.server for sample in watch.samples(0)} == {2}
-    assert watch.notes == ()
+    assert not any("could not be read" in note for note in watch.notes)
 
 
 @pytest.mark.parametrize(("status", "body", "words_of_it"), [

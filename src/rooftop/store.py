@@ -12,7 +12,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -208,13 +208,10 @@ def _told(path: Path, done: str, spool: str | Path | None = None) -> Iterator[No
 
 def _connect(path: Path, mode: str, wait_s: float) -> sqlite3.Connection:
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=wait_s, isolation_level=None)
-    try:
+    with _closed_on_error(db):
         for pragma in ("synchronous = FULL", "trusted_schema = OFF", "cell_size_check = ON"):
             db.execute(f"PRAGMA {pragma}")
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error:
-        db.close()
-        raise
     return db
 
 
@@ -228,25 +225,33 @@ def _open_to_read(path: Path, wait_s: float) -> sqlite3.Connection:
         if not beside or (wal.exists() and wal.stat().st_size):
             raise
         db = _connect(path, "ro&immutable=1", wait_s)
-    return _checked(db, path, may_be_empty=False)
+    with _closed_on_error(db):
+        _check(db, path, may_be_empty=False)
+    return db
 
 
 def _open_to_write(path: Path, wait_s: float) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not os.access(path, os.W_OK, effective_ids=True):
         raise PermissionError(errno.EACCES, "it is read-only")
-    db = _checked(_connect(path, "rwc", wait_s), path, may_be_empty=True)
-    try:
+    db = _connect(path, "rwc", wait_s)
+    with _closed_on_error(db):
+        _check(db, path, may_be_empty=True)
         _patiently(lambda: db.execute("PRAGMA journal_mode = WAL"), wait_s)
         db.execute("BEGIN IMMEDIATE")
         if db.execute("PRAGMA user_version").fetchone()[0] == 0:
             for statement in tables.schema_statements():
                 db.execute(statement)
         db.execute("COMMIT")
-    except sqlite3.Error:
-        db.close()
-        raise
     return db
+
+
+@contextmanager
+def _closed_on_error(db: sqlite3.Connection) -> Iterator[None]:
+    with ExitStack() as undo:
+        undo.callback(db.close)
+        yield
+        undo.pop_all()
 
 
 def _patiently(act: Callable[[], object], wait_s: float) -> None:
@@ -262,21 +267,18 @@ def _patiently(act: Callable[[], object], wait_s: float) -> None:
         time.sleep(0.01)
 
 
-def _checked(db: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> sqlite3.Connection:
-    """The connection, if the file is a store of this rooftop's schema (or empty); closed and StoreFailed otherwise."""
+def _check(db: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> None:
+    """Raises StoreFailed where the file is not a store of this rooftop's schema, or empty where it may be."""
     application, schema, count = (db.execute(query).fetchone()[0] for query in (
         "PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master"))
-    if count == 0 and may_be_empty:
-        return db
-    if application == tables.APPLICATION and schema == tables.SCHEMA:
-        return db
-    db.close()
     if count == 0:
-        raise StoreFailed("this file is empty: nothing was ever stored in it", where=str(path))
-    if application != tables.APPLICATION:
+        if not may_be_empty:
+            raise StoreFailed("this file is empty: nothing was ever stored in it", where=str(path))
+    elif application != tables.APPLICATION:
         raise StoreFailed("this database is not a store of rooftop", where=str(path), remedy="name another file")
-    raise StoreFailed(f"this store has schema {schema}; this rooftop reads and writes schema {tables.SCHEMA}",
-                      where=str(path), remedy="use the rooftop version that wrote it, or a newer one")
+    elif schema != tables.SCHEMA:
+        raise StoreFailed(f"this store has schema {schema}; this rooftop reads and writes schema {tables.SCHEMA}",
+                          where=str(path), remedy="use the rooftop version that wrote it, or a newer one")
 
 
 def _code(error: BaseException) -> int:

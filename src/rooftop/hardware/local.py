@@ -54,7 +54,11 @@ def this_machine(host: Host | None = None) -> Machine:
 def surroundings(machine: Machine, host: Host | None = None) -> Surroundings:
     """The conditions right now: versions, and the load average over the last minute (0 where it is not told)."""
     load = ((host or LocalHost()).read("/proc/loadavg") or "0").split()[0]
-    return Surroundings(machine=machine, rooftop_version=metadata.version("rooftop"),
+    try:
+        version = metadata.version("rooftop")
+    except metadata.PackageNotFoundError:  # run from its source without being installed
+        version = "unknown"
+    return Surroundings(machine=machine, rooftop_version=version,
                         python_version=platform.python_version(), load_before=float(load))
 
 
