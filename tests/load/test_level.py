@@ -13,7 +13,7 @@ import pytest
 from rooftop.domain.codec import to_json
 from rooftop.domain.progress import Progress
 from rooftop.domain.workload import Arrivals, Stop, Workload
-from rooftop.errors import StoreFailed
+from rooftop.errors import BadInput, StoreFailed
 from rooftop.load.job import Job, Prompt, Target
 from rooftop.load.level import Level, measure, read_spool
 from rooftop.load.script import Script
@@ -99,7 +99,7 @@ def test_nothing_at_the_url_is_told(tmp_path: Path) -> None:
     level = measure(job(f"http://127.0.0.1:{port}", closed(4), tmp_path), prompts(4))
     assert level.replies == ()
     assert level.fault is not None
-    assert level.fault.kind == "ServerUnreachable"
+    assert level.fault.kind == "connect"
     assert str(port) in level.fault.reason
 
 
@@ -270,6 +270,17 @@ def test_a_full_disk_is_a_fault_not_a_crash(server: Truth, tmp_path: Path) -> No
     level = read_spool(tmp_path)
     assert level.fault is not None
     assert level.fault.kind == "spool"
+
+
+def test_a_level_needs_an_end(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="never end"):
+        measure(job("http://127.0.0.1:1", closed(None), tmp_path), prompts(1))
+
+
+def test_a_level_needs_a_prompt(server: Truth, tmp_path: Path) -> None:
+    level = measure(job(server.url, closed(1), tmp_path), [])
+    assert level.fault is not None
+    assert "no prompt" in level.fault.reason
 
 
 def test_a_folder_without_a_level_is_refused(tmp_path: Path) -> None:

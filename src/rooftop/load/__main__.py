@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rooftop.errors import RooftopError
+from rooftop.errors import RooftopError, ServerUnreachable
 from rooftop.load.client import find_endpoints, tls_context
 from rooftop.load.drive import Drive
 from rooftop.load.job import Job
@@ -56,7 +56,8 @@ def main(folder: Path) -> int:
         job = read_job(folder)
         end = run(job, folder)
     except RooftopError as error:
-        end = {"fault": [error.kind, error.what, error.remedy]}
+        kind = "connect" if isinstance(error, ServerUnreachable) else error.kind
+        end = {"fault": [kind, error.what, error.remedy]}
     write_json(folder / "end.json", end)
     return 0
 
@@ -93,11 +94,12 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
     drive.tell = lambda now: tell(now, "level", level.limit or 0)
     write_json(folder / "begin.json", {"started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
                                        "name": prompts.name})
+    pool = drive.opened
     cpu, wall = time.process_time(), time.monotonic()
     if not drive.fault and not drive.stopping:
         drive.run(level)
     share = (time.process_time() - cpu) / max(1e-9, time.monotonic() - wall)
-    end = ended(drive, level.why, share)
+    end = ended(drive, level.why, share) | {"pool": pool}
     end["wrapped"] = drive.sent_prompts > len(prompts.index)
     return end
 

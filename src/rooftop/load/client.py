@@ -73,19 +73,21 @@ def _find_endpoint(url: str, target: Target, headers: list[tuple[str, str]],
     lines = [line for line in lines if line.split(":")[0].lower() not in own]
     lines += [f"{name}: {value}" for name, value in headers]
     where = urlsplit(proxy) if proxy else parts
-    before = time.monotonic()
-    family, address = _look_up(where.hostname or "", where.port or (8080 if proxy else port), proxy or url)
+    family, address, dns_s = _look_up(where.hostname or "", where.port or (8080 if proxy else port), proxy or url)
     return Endpoint(url, host, tls, family, address, "\r\n".join(lines).encode("latin-1") + b"\r\n",
                     tunnel=f"{named}:{port}" if proxy and tls else "", proxy=proxy,
-                    dns_s=time.monotonic() - before)
+                    dns_s=dns_s)
 
 
-def _look_up(host: str, port: int, where: str) -> tuple[int, Any]:
+def _look_up(host: str, port: int, where: str) -> tuple[int, Any, float]:
+    """Family and address of the first one that takes a connection, and the seconds that the name took."""
+    before = time.monotonic()
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         raise ServerUnreachable(f"no address is known for {host!r}", where=where,
                                 remedy="check the name, and that this machine can resolve it") from error
+    dns_s = time.monotonic() - before
     for family, kind, protocol, _, address in found:
         with socket.socket(family, kind, protocol) as probe:
             probe.settimeout(10)
@@ -93,7 +95,7 @@ def _look_up(host: str, port: int, where: str) -> tuple[int, Any]:
                 probe.connect(address)
             except OSError:
                 continue
-            return family, address
+            return family, address, dns_s
     raise ServerUnreachable(f"nothing answers at {host}:{port}", where=where,
                             remedy="start the server, or check the address and the firewall")
 
@@ -146,7 +148,7 @@ class Connection:
 
     __slots__ = ("begun_ns", "connect_ns", "ended", "endpoint", "fd", "heard_ns", "incoming", "kept",
                  "number", "out", "outgoing", "parser", "quick", "received", "request", "room", "server", "sock",
-                 "state", "tls", "tls_ns")
+                 "state", "status", "tls", "tls_ns")
 
     def __init__(self, endpoint: Endpoint, server: int, number: int, context: ssl.SSLContext | None) -> None:
         self.endpoint, self.server, self.number = endpoint, server, number
@@ -156,6 +158,7 @@ class Connection:
         self.out: memoryview | None = None
         self.tls: ssl.SSLObject | None = None
         self.ended = self.kept = False
+        self.status = 0
         self.received = 0
         self.room = 0
         self.heard_ns = 0
@@ -300,8 +303,9 @@ class Connection:
 
     def on_message_complete(self) -> None:
         """Called by the HTTP parser: the response has ended (a 1xx is not one)."""
-        if self.parser.get_status_code() >= 200:
+        if not self.ended and self.parser.get_status_code() >= 200:
             self.ended = True
+            self.status = self.parser.get_status_code()
             self.kept = self.parser.should_keep_alive()
 
 

@@ -12,14 +12,13 @@ import httptools
 
 from rooftop.load.client import ANCILLARY, Connection, Endpoint
 from rooftop.load.pace import Pace, Waiting
-from rooftop.load.spool import BATCH_BYTES, MISSING, READ_MOST, Writer
+from rooftop.load.spool import BATCH_BYTES, ENDS, MISSING, NOTHING, READ_MOST, Writer
 
 READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
-NOTHING = -(1 << 31)
 SPIN_NS = 80_000
+OPEN_TURN = 16  # reads between two looks at the schedule
 SECOND_NS = 1_000_000_000
 CONNECT_NS = 10 * SECOND_NS
-ENDS = ("", "eof", "reset", "timeout", "stopped", "malformed", "too large", "connect", "tls", "lost")
 _clock = time.monotonic_ns
 
 
@@ -45,6 +44,7 @@ class Drive:
         self.refused_in_a_row = 0
         self.fault: tuple[str, str] | None = None
         self.stopping = False
+        self.turn_most = -1
         self.origin_ns = _clock()
         self.pace: Pace | None = None
         self.tell: Callable[[Drive], None] = lambda _: None
@@ -164,7 +164,7 @@ class Drive:
         """The response has ended by its framing."""
         waiting = connection.request
         keep = connection.kept
-        status = connection.parser.get_status_code()
+        status = connection.status
         connection.quick = False
         connection.parser = connection.request = None
         if keep:
@@ -204,6 +204,7 @@ class Drive:
     def run(self, pace: Pace) -> None:
         """One phase: from its origin (now) until all its requests have ended, or it is stopped."""
         self.pace = pace
+        self.turn_most = -1 if pace.closed else OPEN_TURN
         self.done = self.failed = self.active_most = self.chunks = 0
         self.writer.mark_clocks()
         self.origin_ns = _clock()
@@ -247,7 +248,7 @@ class Drive:
 
     def _turn(self, nap_s: float) -> None:
         """Wait once and take in what came.  This is the hot path: about one turn for each token under paced load."""
-        events = self.epoll.poll(nap_s)
+        events = self.epoll.poll(nap_s, self.turn_most)
         if not events:
             return
         writer, connections = self.writer, self.connections
@@ -291,8 +292,10 @@ class Drive:
         try:
             connection.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._broken(connection, "malformed", str(error))
-            return
+            if not connection.ended:
+                self._broken(connection, "malformed", str(error))
+                return
+            connection.kept = False
         if connection.ended:
             self._complete(connection)
         elif connection.received > connection.room:

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import math
+import select
 import signal
 import subprocess
 import sys
@@ -16,10 +18,12 @@ from typing import IO, Any
 from rooftop.domain.launch import Fault
 from rooftop.domain.progress import Progress, Tell, silent
 from rooftop.domain.trial import ClientProof, Reply
+from rooftop.errors import BadInput, MissingPart
 from rooftop.load.job import Job, Prompt
 from rooftop.load.spool import write_job
 
 GRACE_S = 10.0
+STOPPED = Fault("stopped", "stopped by the user; what was measured is kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +48,35 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
     """Run one level in a load process and read back what came.
 
     Prompts go out in order, those of the warm-up first.  Ctrl-C and SIGTERM end the level early and keep what was
-    measured (fault `stopped`).  Raises StoreFailed where the spool folder cannot be written.
+    measured (fault `stopped`).  Raises BadInput for a level without an end, MissingPart on a system without epoll,
+    StoreFailed where the spool folder cannot be written.
     """
+    stop = job.workload.stop
+    if stop.requests is None and stop.seconds is None and stop.precision is None:
+        raise BadInput("this level would never end", remedy="give it a number of requests, seconds or a precision")
+    if not hasattr(select, "epoll"):
+        raise MissingPart("the load client needs epoll, which only Linux has", remedy="run it on a Linux machine")
     write_job(job, prompts)
     folder = Path(job.spool)
+    stopped = False
     with (folder / "client.log").open("wb") as log, _terminable():
-        process = subprocess.Popen((sys.executable, "-m", "rooftop.load", str(folder)), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen((sys.executable, "-P", "-m", "rooftop.load", str(folder)), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=log, process_group=0)
         try:
-            _follow(process, tell)
+            _follow(process, stop.seconds, tell)
             process.wait()
         except KeyboardInterrupt:
-            pass
+            stopped = True
         finally:
             _end(process)
     level = read_spool(folder, keep_text=keep_text)
-    if process.returncode and level.fault is not None and level.fault.kind == "killed":
-        tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        words = f"the load process ended with {process.returncode}: {' '.join(tail)}"
-        return replace(level, fault=Fault("killed", words))
-    return level
+    if level.fault is None or level.fault.kind != "killed":
+        return level
+    if stopped:
+        return replace(level, fault=STOPPED)
+    tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    words = f"the load process ended with {process.returncode}: {' '.join(tail)}"
+    return replace(level, fault=replace(level.fault, reason=words))
 
 
 @contextlib.contextmanager
@@ -83,7 +96,8 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _follow(process: "subprocess.Popen[bytes]", tell: Tell) -> None:
+def _follow(process: "subprocess.Popen[bytes]", seconds: float | None, tell: Tell) -> None:
+    """Pass on the load process's lines of progress until it has no more."""
     pipe: IO[bytes] | None = process.stdout
     before = (0.0, 0)
     for line in pipe or ():
@@ -98,6 +112,8 @@ def _follow(process: "subprocess.Popen[bytes]", tell: Tell) -> None:
         left = None
         if now["total"] and now["done"]:
             left = now["seconds"] / now["done"] * (now["total"] - now["done"])
+        if seconds is not None and now["stage"] == "level":
+            left = min(max(0.0, seconds - now["seconds"]), math.inf if left is None else left)
         tell(Progress(now["stage"], f"{speed}{now['open']} open{failed}", now["done"], now["total"], left))
 
 
@@ -148,7 +164,7 @@ def _fault(end: dict[str, Any] | None, replies: Sequence[Reply]) -> Fault | None
         kind, words, remedy = end["fault"]
         return Fault(kind, words, remedy=remedy)
     if end.get("why") == "stopped":
-        return Fault("stopped", "stopped by the user; what was measured is kept")
+        return STOPPED
     if replies and not any(reply.ok for reply in replies):
         kind, words = _commonest(replies)
         return Fault(kind, f"all {len(replies)} requests failed: {words}")

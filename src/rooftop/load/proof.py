@@ -58,9 +58,9 @@ def _lateness(record: Record, sends: Ints, origin: int) -> Ints:
 
 
 def _pool_wait(record: Record, sends: Ints) -> float:
-    """The longest a request waited for a connection, which only a closed connection or a burst can cause, seconds."""
+    """The longest that a request on a connection opened within the level was late, seconds."""
     late = _lateness(record, sends, record.origin_ns or 0)
-    fresh = sends[:, 2] >= record.job.workload.arrivals.concurrency if len(sends) else np.empty(0, bool)
+    fresh = sends[:, 2] >= int((record.end or {}).get("pool", 1 << 30))
     return float(late[fresh].max()) * 1e-9 if fresh.any() else 0.0
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rooftop.errors import StoreFailed
-from rooftop.load.drive import ENDS, NOTHING
 from rooftop.load.job import Job
-from rooftop.load.spool import Batch, read_batches, read_job, read_prompt_index
+from rooftop.load.spool import ENDS, NOTHING, Batch, read_batches, read_job, read_prompt_index
 from rooftop.load.stream import Taken
 
 Ints = NDArray[np.int64]

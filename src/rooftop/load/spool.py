@@ -19,9 +19,9 @@ STAMP_BYTES = 16
 MISSING = struct.Struct("<qq")
 BATCH_BYTES = 1 << 18
 READ_MOST = 1 << 16
+ENDS = ("", "eof", "reset", "timeout", "stopped", "malformed", "too large", "connect", "tls", "lost")
+NOTHING = -(1 << 31)  # no request: in `ends` the origin of a phase, in `sends` a request that nothing freed
 
-Send = tuple[int, int, int, int, int, int, int]
-End = tuple[int, int, int]
 
 
 def write_job(job: Job, prompts: Sequence[Prompt]) -> None:

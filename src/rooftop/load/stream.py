@@ -43,6 +43,7 @@ class _Sink:
         self.length = 0
         self.headers: dict[str, str] = {}
         self.complete = False
+        self.status = 0
         self.parser: Any = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -55,7 +56,10 @@ class _Sink:
             self.length += len(data)
 
     def on_message_complete(self) -> None:
-        if self.parser.get_status_code() >= 200:
+        if self.complete:
+            return
+        self.status = self.parser.get_status_code()
+        if self.status >= 200:
             self.complete = True
         else:
             self.headers.clear()
@@ -79,9 +83,10 @@ def unframe(raw: bytes, sizes: Sequence[int], *, closed: bool = True) -> Respons
             if sink.complete:
                 break
     except httptools.HttpParserError as error:
-        response.fault = f"not HTTP/1.1: {error}"
+        if not sink.complete:
+            response.fault = f"not HTTP/1.1: {error}"
     ends.extend([sink.length] * (len(sizes) - len(ends)))
-    response.status = parser.get_status_code() if position or sink.headers else 0
+    response.status = sink.status if sink.complete else parser.get_status_code()
     sink.parser = None
     response.headers = sink.headers
     framed = "content-length" in sink.headers or "chunked" in sink.headers.get("transfer-encoding", "").lower()
