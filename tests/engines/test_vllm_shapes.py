@@ -43,6 +43,9 @@ SHAPES: list[tuple[str, Said]] = [
      {"graphs.decode.mode": ("full", "built"), "graphs.decode.sizes_count": (35, "built")}),
     ("Capturing CUDA graphs (decode, FULL):  40%|####      | 14/35 [00:02<00:00, 17.0it/s]",
      {"graphs.decode.mode": ("full", "resolved"), "graphs.decode.sizes_count": (35, "resolved")}),
+    ("Capturing CUDA graph shapes: 100% 35/35 [00:48<00:00,  1.39s/it]", {"graphs.decode.sizes_count": (35, "built")}),
+    ("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|#| ", {"graphs.prefill.mode": ("piecewise",
+     "built")}),
     ("Capturing CUDA graphs (FULL): 100%|##########| 9/9 [00:02<00:00, 17.0it/s]",
      {"graphs.decode.mode": ("full", "built"), "graphs.decode.sizes_count": (9, "built")}),
     ("Capturing CUDA graphs (PIECEWISE): 100%|##########| 9/9 [00:02<00:00, 17.0it/s]",
@@ -214,6 +217,28 @@ def test_sizes_that_ranks_prove(lines: tuple[str, ...], expected: dict[str, int]
     assert axes == expected
 
 
+def test_tables_of_settings_over_several_lines() -> None:
+    assert read("(APIServer pid=1) INFO 02-07 15:44:24 non-default args: {", "  'model': 'm',", "  'max_num_seqs': 7,",
+                "}", W + "x") == {"limits.max_running": (7, "asked")}
+    found = read(CONFIG.partition("model=")[0], "  model='m', max_seq_len=16384,", "  tensor_parallel_size=2, seed=0",
+                 W + "pipeline_parallel_size=9")
+    assert found == {"limits.max_model_len": (16384, "resolved"), "layout.tp": (2, "resolved")}
+
+
+def test_eager_in_versions_that_name_no_graph_mode() -> None:
+    found = read((CONFIG + 'compilation_config={"level":0,"use_cudagraph":true,"max_capture_size":512}').replace(
+        "enforce_eager=False", "enforce_eager=True"))
+    assert found["graphs.decode.mode"] == ("off", "resolved")
+    assert "graphs.decode.max_batch" not in found
+
+
+def test_configuration_line_without_its_beginning() -> None:
+    cut = CONFIG[CONFIG.index("max_seq_len"):] + "compilation_config={'cudagraph_mode': <CUDAGraphMode.NONE: 0>"
+    found = read(cut)
+    assert found["layout.tp"] == (4, "resolved")
+    assert found["graphs.decode.mode"] == ("off", "resolved")
+
+
 def test_drafter_has_its_own_backend_and_graphs() -> None:
     found = read(W + "Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN'].",
                  W + "Loading drafter model...",
@@ -223,6 +248,11 @@ def test_drafter_has_its_own_backend_and_graphs() -> None:
     assert found["attention.backend"] == ("flash_attn", "resolved")
     assert found["attention.draft_backend"] == ("flashinfer", "resolved")
     assert "graphs.decode.sizes_count" not in found
+    experts = read(W + "Using 'MARLIN' NvFp4 MoE backend out of potential backends: ['MARLIN'].",
+    W + "Loading drafter model...",
+                   W + "Using FlashInfer CUTLASS Unquantized MoE backend out of potential backends: ['TRITON'].")
+    assert experts["moe.backend"] == ("marlin", "resolved")
+    assert experts["quant.method"] == ("nvfp4", "resolved")
 
 
 def test_begin_without_end_is_no_proof() -> None:

@@ -17,7 +17,7 @@ _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
     ("compile", r"Dynamo bytecode transform|Starting torch\.compile|Compiling a graph for|for vLLM's torch\.compile|"
                 r"Start compiling function|Warming up model for the compilation|Compiling model again"),
     ("KV cache", r"Memory profiling takes|Available KV cache memory|KV cache size:|GiB for KV cache|"
-                 r"# (?:GPU|cuda) blocks"),
+                 r"# (?:GPU|cuda|CUDA) blocks"),
     ("graphs", r"Capturing (?:CUDA graph|cudagraph)"),
     ("warm-up", r"Initial profiling/warmup run|Graph capturing finished"),
     ("server", r"init engine \(|Starting vLLM (?:API )?server|Started server process"),

@@ -23,8 +23,8 @@ _OFF = re.compile(
     r"Cudagraph is disabled under eager mode|Enforce eager set|Skipping CUDA graph capture|Disabling CUDA Graphs since|"
     r"CUDA graph is not supported (?:for|on) .*fallback to (?:the )?eager")
 _BAR = re.compile(
-    r"Capturing (?:CUDA graphs?|cudagraphs?)(?: shapes)?(?: \((?P<what>[^)]*)\))?:\s+"
-    r"\d+%\|[^|]*\| *(?P<done>\d+)/(?P<all>\d+)")
+    r"Capturing (?:CUDA graphs?|cudagraphs?)(?: shapes)?(?: \((?P<what>[^)]*)\))?:\s+(?P<share>\d+)%"
+    r"\s*(?:\|[^|]*\|)?(?: *(?P<done>\d+)/(?P<all>\d+))?")
 _PROFILE = re.compile(r"(?P<mode>PIECEWISE|FULL)=(?P<count>\d+)(?: \(largest=(?P<largest>\d+)\))?")
 _OLD_CAPTURE = re.compile(r"Capturing (?:cudagraphs for decoding|the model for CUDA graphs)")
 _CAPPED = re.compile(r"Capping cudagraph capture sizes from max \d+ to (?P<largest>\d+)")
@@ -65,7 +65,7 @@ class Graphs:
         if _DRAFT.search(body):
             self._draft = True
         for bar in _BAR.finditer(body):
-            self._capture(line, bar["what"] or "", int(bar["done"]), int(bar["all"]))
+            self._capture(line, bar["what"] or "", bar["share"] == "100" and bar["done"] == bar["all"], bar["all"])
         if "Graph capturing finished in" in body:
             self._finished, self._draft = line, False
         self._count(line)
@@ -109,14 +109,14 @@ class Graphs:
             if part == "decode":
                 self._notes.add("graphs.decode.max_batch", largest, "resolved", line, supersedes=True)
 
-    def _capture(self, line: Line, what: str, done: int, total: int) -> None:
+    def _capture(self, line: Line, what: str, done: bool, total: str | None) -> None:
         """A progress bar: `(decode, FULL)`, `(mixed prefill-decode, PIECEWISE)`, `(FULL)`, without kind in old logs."""
-        if self._draft or not total:
+        if self._draft:
             return
-        level: Level = "built" if done == total else "resolved"
+        level: Level = "built" if done else "resolved"
         mode = "full" if "FULL" in what else "piecewise" if "PIECEWISE" in what else None
         part = "prefill" if what.startswith("mixed") or what == "PIECEWISE" else "decode"
-        self._notes.add(f"graphs.{part}.sizes_count", total, level, line)
+        self._notes.add(f"graphs.{part}.sizes_count", whole(total or ""), level, line)
         self._notes.add(f"graphs.{part}.mode", mode, level, line)
 
     def _count(self, line: Line) -> None:

@@ -157,17 +157,6 @@ SHAPES: tuple[Shape, ...] = (
           Say("startup.graphs_s", "built", "s", number), Say("graphs.memory_gib", "built", "gib", _gib)),
     shape(r"(?P<ready>Application startup complete)", Say("startup.ready", "built", "ready", constant(True))),
     # kernels
-    shape(r"Using '?(?P<moe>[A-Za-z]\w*(?: \w+)*?)'? (?P<format>NvFp4|Fp8|FP8|MxFp8|MXFP8|Mxfp4|MXFP4|Int8|W4A8|WNA16|"
-          r"Unquantized)(?: \w+)? MoE backend", Say("moe.backend", "resolved", "moe", word)),
-    shape(r"Using (?P<moe>\w+?)(?:Experts\w*)?(?: backend)? for (?:FP8|NVFP4|MXFP4|MXFP8) MoE",
-          Say("moe.backend", "resolved", "moe", word)),
-    shape(r"Using (?P<moe>\w+) kernels for \w*MoE\w*", Say("moe.backend", "resolved", "moe", word)),
-    shape(r"Using (?P<moe>Cutlass|Marlin) for \w*MoE\w*", Say("moe.backend", "resolved", "moe", word)),
-    shape(r"Using CompressedTensors\w*?(?P<moe>Marlin|Flydsl)\w*MoEMethod",
-          Say("moe.backend", "resolved", "moe", word)),
-    shape(r"Using (?P<none>default) \w*MoE config", Say("moe.kernel_table", "built", "none", constant("default"))),
-    shape(r"Using configuration from (?P<file>\S+) for MoE layer",
-          Say("moe.kernel_table", "built", "file", constant("exact"))),
     shape(r"Using (?P<a2a>\w[\w -]*?) all2all manager", Say("moe.a2a_backend", "resolved", "a2a", a2a)),
     shape(r"Using (?P<linear>\w+)(?: backend)? for (?:NVFP4|MXFP8|MXFP4) GEMM",
           Say("quant.linear_kernel", "resolved", "linear", word)),
@@ -224,6 +213,19 @@ SHAPES: tuple[Shape, ...] = (
           Say("error.needed_bytes", "resolved", "n", number), Say("error.limit_bytes", "resolved", "limit", whole)),
 )
 
+_EXPERT_SHAPES: tuple[Shape, ...] = (
+    shape(r"Using '?(?P<moe>[A-Za-z]\w*(?: \w+)*?)'? (?P<format>NvFp4|Fp8|FP8|MxFp8|MXFP8|Mxfp4|MXFP4|Int8|W4A8|WNA16|"
+          r"Unquantized)(?: \w+)? MoE backend", Say("moe.backend", "resolved", "moe", word)),
+    shape(r"Using (?P<moe>\w+?)(?:Experts\w*)?(?: backend)? for (?:FP8|NVFP4|MXFP4|MXFP8) MoE",
+          Say("moe.backend", "resolved", "moe", word)),
+    shape(r"Using (?P<moe>\w+) kernels for \w*MoE\w*", Say("moe.backend", "resolved", "moe", word)),
+    shape(r"Using (?P<moe>Cutlass|Marlin) for \w*MoE\w*", Say("moe.backend", "resolved", "moe", word)),
+    shape(r"Using CompressedTensors\w*?(?P<moe>Marlin|Flydsl)\w*MoEMethod",
+          Say("moe.backend", "resolved", "moe", word)),
+    shape(r"Using (?P<none>default) \w*MoE config", Say("moe.kernel_table", "built", "none", constant("default"))),
+    shape(r"Using configuration from (?P<file>\S+) for MoE layer",
+          Say("moe.kernel_table", "built", "file", constant("exact"))),
+)
 _ATTENTION = re.compile(
     r"Using (?:AttentionBackendEnum\.)?(?P<name>[A-Za-z]\w*(?: \w+)*?)(?: attention)? backend"
     r"(?= on V1 engine|\.|\s*$| out of potential| \(selected| with HND| for \w+ on V1)")
@@ -257,14 +259,17 @@ class Kernels:
         body = line.body
         if "Loading drafter model" in body:
             self._drafting.add(line.process)
+        elif "Model loading took" in body:
+            self._drafting.discard(line.process)
         found = _ATTENTION.search(body)
-        if found and line.source == "mxfp4.py":
+        if found and line.source == "mxfp4.py" and line.process not in self._drafting:
             self._experts.append((line, word(found["name"])))
             self._formats.append((line, "mxfp4"))
         elif found and _ATTENTION_NAMES.search(found["name"]) and not _OTHER_BACKENDS.search(found["name"]):
             fact = "attention.draft_backend" if line.process in self._drafting else "attention.backend"
             self._notes.add(fact, kernel(found["name"]), "resolved", line)
-        self._read_experts(line)
+        if line.process not in self._drafting:
+            self._read_experts(line)
         loaded = _LOADED.search(body)
         if loaded:
             self._loads.append((line, number(loaded["s"])))
@@ -275,6 +280,7 @@ class Kernels:
                 self._groups.append((all_reduce["group"].startswith("tp"), line, name))
 
     def _read_experts(self, line: Line) -> None:
+        self._notes.read(line, _EXPERT_SHAPES)
         chosen, older = _CHOSEN.search(line.body), _OLDER.search(line.body)
         if chosen:
             self._formats.append((line, word(chosen[1])))

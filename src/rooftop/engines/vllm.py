@@ -15,7 +15,10 @@ from rooftop.engines._vllm_graphs import Graphs
 from rooftop.engines._vllm_layout import Ranks
 from rooftop.engines._vllm_lines import SHAPES, Kernels, parse, tells
 
-_CONFIG = re.compile(r"with config: (?=\w+=)")
+_CONFIG = re.compile(r"with config: ?(?=\w+=|\s*$)")
+# A configuration line whose beginning is cut off.
+_FRAGMENT = re.compile(r"\b(?:max_seq_len|device_config)=\w+, .*\b(?:tensor_parallel_size|kv_cache_dtype|"
+                       r"enable_prefix_caching|seed)=\w+,|\btensor_parallel_size=\d+, .*\bdevice_config=\w+,")
 _ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
 _CHANNEL = re.compile(r"NCCL INFO Channel \S+ : .* via (?P<way>\S+)")
 _LAYOUT_FLAGS = frozenset((
@@ -49,10 +52,10 @@ class Reader:
 def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     notes = Notes("log")
     ranks, graphs, kernels = Ranks(), Graphs(notes), Kernels(notes)
-    for line in lines:
+    for place, line in enumerate(lines):
         if line.process or tells(line):
             ranks.read(line, notes)
-        if not tells(line) or _read_settings(line, notes):
+        if not tells(line) or _read_settings(line, lines[place + 1:place + 60], notes):
             continue
         notes.read(line, SHAPES)
         graphs.read(line)
@@ -67,19 +70,40 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     return notes.evidence()
 
 
-def _read_settings(line: Line, notes: Notes) -> bool:
-    """Read a line that is a table of settings; whether it is one."""
-    config = _CONFIG.search(line.body)
-    if config:
-        for key, value in split(line.body[config.end():]).items():
-            note_settings(notes, {key: value}, "resolved", line)
-        return True
-    arguments = _ARGS.search(line.body)
-    if arguments:
-        note_settings(notes, split(line.body[arguments.end():]), "asked", line)
+def _read_settings(line: Line, following: Sequence[Line], notes: Notes) -> bool:
+    """Read a line that is a table of settings; whether it is one.  A table may go on over lines without a prefix."""
+    config, arguments = _CONFIG.search(line.body), _ARGS.search(line.body)
+    found = config or arguments
+    if found:
+        table = line.body[found.end():]
+        for other in following if not table.strip() or table.rstrip().endswith(("{", ",")) else ():
+            if other.process or other.at_s is not None:
+                break
+            table += " " + other.body
+        for settings in _apart(table) if config else (split(table),):
+            note_settings(notes, settings, "resolved" if config else "asked", line)
+    elif _FRAGMENT.search(line.body):
+        for settings in _apart(line.body):
+            note_settings(notes, settings, "resolved", line)
     elif "vllm" in line.body and " -" in line.body:
         note_settings(notes, command_line(line.body) or {}, "asked", line)
-    return bool(arguments)
+        return False
+    else:
+        return False
+    return True
+
+
+def _apart(table: str) -> list[dict[str, str]]:
+    """Each setting of the configuration for itself: what two of them mean together the engine has settled.
+
+    Before 0.10.1 only the eager switch told whether graphs are used.
+    """
+    settings = split(table)
+    graphs = {key: settings.pop(key) for key in ("enforce_eager", "compilation_config") if key in settings}
+    if "cudagraph_mode" in graphs.get("compilation_config", ""):
+        settings.update(graphs)
+        graphs = {}
+    return [{key: value} for key, value in settings.items()] + [graphs]
 
 
 def _read_channels(lines: Sequence[Line], notes: Notes) -> None:
