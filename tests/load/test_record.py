@@ -8,7 +8,7 @@ from rooftop.domain.workload import Arrivals, Stop, Workload
 from rooftop.load.job import Job, Prompt, Target
 from rooftop.load.level import read_spool
 from rooftop.load.record import _monotonic, read_record, requests
-from rooftop.load.spool import MISSING, Writer, write_job
+from rooftop.load.spool import MISSING, Writer, raw_answers, write_job
 
 WALL = 1_800_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -68,6 +68,12 @@ def test_a_request_without_an_end_is_lost(tmp_path: Path) -> None:
     writer.close()
     assert [taken.broken for taken in requests(read_record(tmp_path))] == ["eof", "lost"]
     assert [reply.error for reply in read_spool(tmp_path).replies] == [None, "lost"]
+
+
+def test_raw_answers_are_those_of_the_record(tmp_path: Path) -> None:
+    spooled(tmp_path, 3)
+    data = memoryview((tmp_path / "reads.bin").read_bytes())
+    assert raw_answers(data) == {number: (ANSWER, [40, len(ANSWER) - 40], "eof") for number in range(3)}
 
 
 def mapped(walls: list[int], seen: list[int], clocks: list[tuple[int, int]]) -> tuple[list[int], int, int]:

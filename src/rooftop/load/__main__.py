@@ -18,7 +18,8 @@ from rooftop.load.client import find_endpoints, tls_context
 from rooftop.load.drive import Drive
 from rooftop.load.job import Job
 from rooftop.load.pace import Pace, pool_size
-from rooftop.load.spool import Writer, read_job, read_prompt_index
+from rooftop.load.spool import Writer, raw_answers, read_job, read_prompt_index
+from rooftop.load.stream import Taken, read_reply
 
 PRIORITY = -10
 ROOM_BYTES = 1 << 24
@@ -106,10 +107,9 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
 
 def _any_whole(folder: Path) -> bool:
     """Whether any request of the warm-up was answered as it should; read exactly as the level will be."""
-    from rooftop.load.record import read_record, requests
-    from rooftop.load.stream import read_reply
-
-    return any(read_reply(taken).ok for taken in requests(read_record(folder), warmup=True))
+    answers = raw_answers(memoryview((folder / "reads.bin").read_bytes()))
+    return any(read_reply(Taken(number, 0, 0, raw, sizes, range(len(sizes)), 0, broken)).ok
+               for number, (raw, sizes, broken) in answers.items())
 
 
 def ended(drive: Drive, why: str, cpu_share: float) -> dict[str, Any]:

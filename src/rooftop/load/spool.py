@@ -145,3 +145,19 @@ def read_batches(data: memoryview) -> Iterator[Batch]:
         who, sizes, stamps, laps, sends, ends, clocks, _ = parts
         yield Batch(who, sizes, stamps, laps, sends, ends, clocks, told, position)
         position += used
+
+
+def raw_answers(data: memoryview) -> dict[int, tuple[bytes, list[int], str]]:
+    """Bytes, sizes of reads and end of each request in a spool file, without their times; needs no NumPy."""
+    parts: dict[int, list[memoryview]] = {}
+    hows: dict[int, int] = {}
+    for batch in read_batches(data):
+        who, sizes, ends, place = array("i"), array("I"), array("q"), batch.offset
+        for numbers, packed in ((who, batch.who), (sizes, batch.sizes), (ends, batch.ends)):
+            numbers.frombytes(packed)
+        for number, size in zip(who, sizes, strict=True):
+            parts.setdefault(number, []).append(data[place:place + size])
+            place += size
+        hows.update(zip(ends[::3], ends[2::3], strict=True))
+    return {number: (b"".join(parts.get(number, ())), [len(part) for part in parts.get(number, ())], ENDS[how])
+            for number, how in hows.items() if number != NOTHING}
