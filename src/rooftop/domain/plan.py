@@ -42,9 +42,13 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits of a hash over the content: equal plans have equal keys, titles aside."""
+        """Sixteen hexadecimal digits of a hash over the content: equal plans have equal keys, titles aside.
+
+        Of the machine only its name counts, so that a new kernel does not make another plan of it.
+        """
         content = asdict(self)
         content.pop("title")
+        content["machine"] = self.machine.name if self.machine else None
         content["settings"] = sorted(([s.name, s.value] for s in self.settings), key=repr)
         content["environment"] = sorted(([s.name, s.value] for s in self.environment), key=repr)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

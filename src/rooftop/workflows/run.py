@@ -1,10 +1,11 @@
 """One load level on a running server: prompts, load, samples, and the stored trial."""
 
+import fcntl
 import math
-import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +16,16 @@ from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Tell
 from rooftop.domain.trial import Sample, Trial
 from rooftop.domain.workload import Workload
+from rooftop.errors import StoreFailed
 from rooftop.hardware.local import surroundings, this_machine
 from rooftop.load import level as levels
 from rooftop.load import prompts
 from rooftop.load.job import Job, Target
 from rooftop.store import Store
-from rooftop.telemetry import Source, watching
+from rooftop.telemetry import Source, other_cpu_share, watching
 
 HEAD = "trial.json"
+OWNER = "owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,9 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
                  started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
                  surroundings=surroundings(machine), launch_id=slot.launch.id if slot.launch else "",
                  study=slot.study, repeat=slot.repeat, notes=(*target.notes, *notes))
-    spool.mkdir(parents=True)
-    (spool / HEAD).write_text(codec.to_json(head), encoding="utf-8")
+    _open_spool(spool, head)
     job = Job(target=target, workload=workload, spool=str(spool), timeout_s=slot.timeout_s)
-    with watching(seen.sources) as watch:
+    with _owned(spool), watching(seen.sources) as watch:
         level = levels.measure(job, made, tell=tell)
     trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
     trial = replace(trial, claims=seen.claims())
@@ -73,40 +75,35 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
     return trial
 
 
+def _open_spool(spool: Path, head: Trial) -> None:
+    try:
+        spool.mkdir(parents=True)
+        (spool / HEAD).write_text(codec.to_json(head), encoding="utf-8")
+    except OSError as error:
+        raise StoreFailed(f"the level's raw bytes cannot be kept: {error.strerror}", where=str(spool),
+                          remedy="free space there, or put the store elsewhere with --store") from error
+
+
 def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = (), notes: Sequence[str] = ()) -> Trial:
     """The trial that a level made of its head."""
     around = head.surroundings
     if around is not None:
-        around = replace(around, other_cpu_share=_others(samples))
+        around = replace(around, other_cpu_share=other_cpu_share(samples))
     return replace(head, surroundings=around, replies=level.replies, client=level.client, fault=level.fault,
                    measured_s=level.measured_s,
                    samples=tuple(samples), started_at=level.started_at or head.started_at,
                    notes=(*head.notes, *level.notes, *notes))
 
 
-def _others(samples: Sequence[Sample]) -> float | None:
-    """Share of the machine's processor time that neither servers nor client used; None without two readings."""
-    spent: dict[str, float] = {}
-    for series in ("machine_all_s", "machine_busy_s", "server_cpu_s", "client_cpu_s"):
-        values = [sample.value for sample in samples if sample.series == series]
-        if len(values) < 2:
-            return None
-        spent[series] = values[-1] - values[0]
-    if spent["machine_all_s"] <= 0:
-        return None
-    rest = spent["machine_busy_s"] - spent["server_cpu_s"] - spent["client_cpu_s"]
-    return min(1.0, max(0.0, rest / spent["machine_all_s"]))
-
-
 def recover(store: Store) -> int:
     """Store what is left in the spools of levels whose rooftop was killed, as stopped trials; how many there were.
 
-    A spool belongs to a living rooftop while its process holds it (`owner` file with its pid); those are left alone.
+    A spool belongs to a living rooftop while its process holds the lock of its `owner` file; those are left alone.
     """
     folder = spool_folder(store.path)
     count = 0
     for spool in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if not (spool / HEAD).is_file() or _alive(spool):
+        if not (spool / HEAD).is_file() or _is_owned(spool):
             continue
         head = codec.from_json(Trial, (spool / HEAD).read_text(encoding="utf-8"), where=str(spool / HEAD))
         store.add_trial(finished(head, levels.read_spool(spool), notes=("rooftop was killed during this level",)))
@@ -115,12 +112,21 @@ def recover(store: Store) -> int:
     return count
 
 
-def _alive(spool: Path) -> bool:
+@contextmanager
+def _owned(spool: Path) -> Iterator[None]:
+    """Hold the spool's lock: the kernel lets go of it when this process ends, however it ends."""
+    with (spool / OWNER).open("w", encoding="utf-8") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        yield
+
+
+def _is_owned(spool: Path) -> bool:
     try:
-        os.kill(int((spool / "owner").read_text()), 0)
-    except (OSError, ValueError):
-        return False
-    return True
+        with (spool / OWNER).open("w", encoding="utf-8") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def prompt_count(workload: Workload) -> int:
