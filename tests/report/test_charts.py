@@ -66,6 +66,18 @@ def test_start_up_bars_are_as_long_as_their_phases():
     assert {"load", "warm up", "4.00 s, cold caches"} <= {node.text for node in svg.iter("text")}
 
 
+def test_a_long_legend_wraps_inside_the_picture():
+    names = [f"a phase with a long name {number}" for number in range(14)]
+    parts = tuple((name, float(at), at + 1.0) for at, name in enumerate(names))
+    svg = ElementTree.fromstring(bars([Bar("a", parts, 14.0)]))
+    width = float(svg.get("viewBox").split()[2])
+    shown = [node for node in svg.iter("text") if node.text in names]
+    assert len(shown) == 14
+    assert all(float(node.get("x")) + 6 * len(node.text) < width for node in shown)
+    bar = next(node for node in svg.iter("rect") if node.get("height") == "18")
+    assert max(float(node.get("y")) for node in shown) < float(bar.get("y"))
+
+
 def test_waiting_requests_stand_on_running_ones():
     panel = Panel("8 users", 10.0, ((0.0, 2.0), (5.0, 1.0)), ((0.0, 6.0), (5.0, 0.0)), ((0.0, 0.5),))
     paths = {node.get("class"): numbers(node.get("d")) for node in ElementTree.fromstring(

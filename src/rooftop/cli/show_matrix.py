@@ -27,7 +27,8 @@ def matrix_parts(matrix: Matrix, width: int) -> Iterator["RenderableType"]:
                             ("Time to first token (TTFT), p50 in ms", words.TTFT)):
         yield Text(f"\n{caption}", "bold")
         yield from _tables(matrix, metric, width)
-    yield Text(f"* the best of its column   ~ not to be told apart from the best{words.spread_note(matrix)}", "dim")
+    marks = "* the best of its column   ~ not to be told apart from the best" if len(matrix.rows) > 1 else ""
+    yield Text(f"{marks}{words.spread_note(matrix)}".strip(), "dim")
     yield from _not_ranked(matrix)
     yield from _answers(matrix)
     yield Text(f"\n{words.scope(matrix)}")

@@ -9,7 +9,7 @@ from rooftop.report.scales import Scale, apart, ticks
 from rooftop.report.words import plain
 
 TONES = 8
-PHASES = 6
+PHASES = 10
 _MARKS = (
     '<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>',
     '<rect x="{x:.1f}" y="{y:.1f}" width="6" height="6" transform="translate(-3 -3)"/>',
@@ -179,14 +179,14 @@ def bars(rows: Sequence[Bar]) -> str:
     rows = [row for row in rows if row.total_s > 0]
     if not rows:
         return ""
-    width, left, right, pitch, top = 940.0, 190.0, 190.0, 30.0, 30.0
+    width, left, right, pitch = 940.0, 190.0, 190.0, 30.0
+    phases = list(dict.fromkeys(name for row in rows for name, _, _ in row.parts))
+    legend, top = _legend(phases, width)
     height = top + pitch * len(rows) + 38
     marks = ticks(max(row.total_s for row in rows), count=6)
     x = Scale(0.0, marks[-1], left, width - right)
-    phases = list(dict.fromkeys(name for row in rows for name, _, _ in row.parts))
     parts = [f'<path class="grid" d="M{x.at(mark):.1f} {top:.1f}V{height - 34:.1f}"/>' for mark in marks]
-    parts.append(_legend(phases, left))
-    parts.append(_x_marks(x, tuple((mark, plain(mark)) for mark in marks), height - 34))
+    parts += [legend, _x_marks(x, tuple((mark, plain(mark)) for mark in marks), height - 34)]
     for number, row in enumerate(rows):
         y = top + pitch * number + 6
         parts.append(f'<text class="name end" x="{left - 10:.1f}" y="{y + 13:.1f}">{escape(clip(row.name, 28))}</text>')
@@ -202,14 +202,18 @@ def bars(rows: Sequence[Bar]) -> str:
     return _svg(width, height, "Start-up phases", parts)
 
 
-def _legend(names: Sequence[str], left: float) -> str:
-    parts, x = [], left
+def _legend(names: Sequence[str], width: float) -> tuple[str, float]:
+    """The phases' colours, in as many lines as they need, and where they end."""
+    parts, x, y = [], 4.0, 6.0
     for number, name in enumerate(names):
-        shown = clip(name, 24)
-        parts.append(f'<rect class="p{number % PHASES}" x="{x:.1f}" y="6" width="10" height="10"/>'
-                     f'<text class="tick" x="{x + 14:.1f}" y="15">{escape(shown)}</text>')
-        x += 14 + 6.4 * len(shown) + 18
-    return "".join(parts)
+        shown = clip(name, 40)
+        wide = 14 + 6.4 * len(shown) + 14
+        if x > 4.0 and x + wide > width:
+            x, y = 4.0, y + 18
+        parts.append(f'<rect class="p{number % PHASES}" x="{x:.1f}" y="{y:.1f}" width="10" height="10"/>'
+                     f'<text class="tick" x="{x + 14:.1f}" y="{y + 9:.1f}">{escape(shown)}</text>')
+        x += wide
+    return "".join(parts), y + 24
 
 
 @dataclass(frozen=True, slots=True)

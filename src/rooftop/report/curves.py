@@ -106,7 +106,8 @@ def telemetry(named: Sequence[tuple[str, Trial]]) -> str:
             or "<p>No request waited in an engine's queue.</p>")
     key = "".join(f'<span><span class="swatch" style="background:var(--{colour})"></span>{text}</span>'
                   for colour, text in (("run", "running"), ("wait", "waiting in the engine's queue"),
-                                       ("soft", "KV cache in use")))
+                                       ("soft", "KV cache in use"))
+                  if colour != "soft" or any(panel.kv for panels in by_setup.values() for panel in panels.values()))
     return (f"<h2>Inside the engine while it was measured</h2>{said}"
             f'<p class="note key">{key} The first repeat of each level; time from its first request.</p>{drawn}')
 
