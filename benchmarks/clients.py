@@ -92,7 +92,8 @@ class Server:
         program = folder / "mock"
         subprocess.run(["gcc", "-O2", "-w", "-o", program, HERE / "mock.c"], check=True)
         self.port = 9100 + os.getpid() % 800
-        self.process = subprocess.Popen([program, "--port", str(self.port)], preexec_fn=self._place)
+        self.process = subprocess.Popen([program, "--port", str(self.port)], preexec_fn=self._place,
+                                        start_new_session=True)
         self.url = f"http://127.0.0.1:{self.port}"
         for _ in range(100):
             with suppress(OSError):
@@ -106,6 +107,7 @@ class Server:
         os.sched_setaffinity(0, {SERVER_CORE})
         with suppress(OSError):
             os.nice(-10)
+            Path("/proc/self/autogroup").write_text("-10", encoding="ascii")
 
     def control(self, path: str) -> bytes:
         with urllib.request.urlopen(f"{self.url}/ctl/{path}", timeout=30) as answer:

@@ -74,6 +74,7 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with contextlib.suppress(OSError):
         os.nice(PRIORITY - os.nice(0))
+        Path("/proc/self/autogroup").write_text(str(PRIORITY), encoding="ascii")
     endpoints = find_endpoints(job.target, os.environ)
     prompts = Prompts(folder, workload.seed)
     if not prompts.index:

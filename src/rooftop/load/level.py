@@ -61,7 +61,7 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
     stopped = False
     with (folder / "client.log").open("wb") as log, _terminable():
         process = subprocess.Popen((sys.executable, "-P", "-m", "rooftop.load", str(folder)), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=log, process_group=0)
+                                   stdout=subprocess.PIPE, stderr=log, start_new_session=True)
         try:
             _follow(process, stop.seconds, tell)
             process.wait()
