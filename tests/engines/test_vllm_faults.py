@@ -69,6 +69,9 @@ def fault(lines: list[str], exit_code: int | None = 1) -> Fault:
     ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "kernel_missing_for_gpu",
      "GPU"),
     ("RuntimeError: No compiled cutlass_scaled_mm for CUDA device capability: 120", "kernel_missing_for_gpu", "GPU"),
+    ("NotImplementedError: No compiled get_cutlass_moe_mm_data: no cutlass_scaled_mm kernel for CUDA device capability: "
+     "120.",
+     "kernel_missing_for_gpu", "GPU"),
     ("OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376.",
      "kernel_shared_memory", "101376"),
     ("RuntimeError: The NVIDIA driver on your system is too old (found version 12040).", "cuda_driver_mismatch",

@@ -138,6 +138,16 @@ SHAPES: list[tuple[str, Said]] = [
       "quant.method": ("fp8", "resolved"), "kv.dtype": ("fp8_e4m3", "resolved"), "spec.enabled": (False, "resolved"),
       "prefix_cache.enabled": (True, "resolved"), "graphs.decode.mode": ("piecewise", "resolved"),
       "graphs.prefill.mode": ("piecewise", "resolved"), "graphs.decode.max_batch": (512, "resolved")}),
+    (W + "non-default args: {'attention_config': {'backend': 'FLASHINFER'}, 'kernel_config': {'moe_backend': "
+     "'marlin'}}",
+     {"attention.backend": ("flashinfer", "asked"), "moe.backend": ("marlin", "asked")}),
+    (W + "non-default args: {'attention_config': AttentionConfig(backend=<AttentionBackendEnum.TRITON_ATTN: "
+     "'x'>, a=1)}",
+     {"attention.backend": ("triton_attn", "asked")}),
+    ("ValueError: The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+     {"limits.max_model_len": (4096, "resolved")}),
+    ("ValueError: World size (16) is larger than the number of available GPUs (8) in this node.",
+     {"layout.world_size": (16, "resolved")}),
     ("node0:1:2 [1] NCCL INFO Channel 00/02 : 0[0] -> 1[1] via P2P/CUMEM",
      {"nccl.transport": ("p2p", "built"), "layout.ranks_seen": ("gpu1", "built")}),
     ("node0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IBext_v8/0/GDRDMA",
@@ -232,11 +242,21 @@ def test_eager_in_versions_that_name_no_graph_mode() -> None:
     assert "graphs.decode.max_batch" not in found
 
 
+def test_command_over_several_lines() -> None:
+    assert read("$ vllm serve m \\", "    --tensor-parallel-size 4 \\", "    --max-num-seqs 8",
+    "--data-parallel-size 2") == {
+        "layout.tp": (4, "asked"), "limits.max_running": (8, "asked")}
+    assert read("docker run --gpus all vllm/vllm-openai:v0.9 --model m -tp=2") == {"layout.tp": (2, "asked")}
+
+
 def test_configuration_line_without_its_beginning() -> None:
     cut = CONFIG[CONFIG.index("max_seq_len"):] + "compilation_config={'cudagraph_mode': <CUDAGraphMode.NONE: 0>"
     found = read(cut)
     assert found["layout.tp"] == (4, "resolved")
     assert found["graphs.decode.mode"] == ("off", "resolved")
+    later = read(cut[cut.index("seed=0"):])
+    assert later["prefix_cache.enabled"] == (True, "resolved")
+    assert later["graphs.decode.mode"] == ("off", "resolved")
 
 
 def test_drafter_has_its_own_backend_and_graphs() -> None:

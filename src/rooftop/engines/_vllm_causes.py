@@ -40,7 +40,7 @@ CAUSES: tuple[Cause, ...] = (
            r"(?:Free memory on device (?:\S+ )?|"
            r"Available memory on node \d+ )\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) "
            r"on startup is less than", _PEER),
-    _cause("peer_process_holds_memory", r"Error in memory profiling\. Initial (?:free|used) memory",
+    _cause("peer_process_holds_memory", r"Error in memory profiling\.",
            "another process changed its memory while vLLM measured: start again once the device is quiet"),
     _cause("oom_kv", r"on kv cache allocation is less than requested memory for kv \((?P<needed>[\d.]+) GiB\)",
            "lower --kv-cache-memory-bytes or VLLM_CPU_KVCACHE_SPACE below what is free ({needed} GiB were asked)"),
@@ -93,7 +93,7 @@ CAUSES: tuple[Cause, ...] = (
            r"tp_size=?\d* must be divisible by dcp_size|All2All backend.*requires",
            "change the layout to what the rule in the message allows"),
     _cause("kernel_missing_for_gpu",
-           r"no kernel image is available for execution|No compiled \w+ for CUDA device capability|"
+           r"no kernel image is available for execution|for CUDA device capability: \d|"
            r"is not supported for the current GPU|only supported on GPUs with compute capability|"
            r"not supported by the \w+ (?:MLA |attention )?backend on|No valid (?:attention|NVFP4 GEMM) backend found|"
            r"No \w+(?: \w+)? MoE backends? (?:supports|available)|is not supported on compute capability|"

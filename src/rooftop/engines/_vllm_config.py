@@ -73,7 +73,7 @@ def graph_mode(value: Any) -> str | None:
 
 def command_line(text: str) -> dict[str, str] | None:
     """The options of a `vllm serve` command in a line; None where the line holds none."""
-    found = re.search(r"(?:\bvllm\s+serve|vllm\.entrypoints\.openai\.api_server)\s+(.*--?\w.*)", text)
+    found = re.search(r"(?:\bvllm\s+serve|vllm\.entrypoints\.openai\.api_server|\bvllm-openai\S*)\s+(.*--?\w.*)", text)
     if not found or "error:" in text or "usage:" in text:
         return None
     try:
@@ -138,9 +138,13 @@ def facts(settings: Mapping[str, Any], level: Level) -> Iterator[tuple[str, Fact
         yield "kv.dtype", dtype
     if _text(settings, "disable_custom_all_reduce") == "True":
         yield "allreduce.custom", False
-    backend = _text(settings, "attention_backend") or _text(settings, "attention_config.backend")
+    backend = (_text(settings, "attention_backend") or _text(settings, "attention_config.backend")
+               or _inner(settings, "attention_config", "backend"))
     if backend not in ("", "None", "auto"):
         yield "attention.backend", kernel(backend.rsplit(".", 1)[-1])
+    experts = word(_inner(settings, "kernel_config", "moe_backend"))
+    if experts not in ("", "none", "auto"):
+        yield "moe.backend", experts
     yield from _experts(settings, level)
     yield from _speculation(settings, level)
     yield from _graphs(settings)
@@ -186,6 +190,13 @@ def _graphs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Fact]]:
     largest = whole(_text(inner, "max_cudagraph_capture_size") or _text(inner, "max_capture_size"))
     if mode != "none" and largest:
         yield "graphs.decode.max_batch", largest
+
+
+def _inner(settings: Mapping[str, Any], key: str, name: str) -> str:
+    """A word inside a nested setting that came as text: `AttentionConfig(backend=<...FLASHINFER: ...>)`."""
+    value = settings.get(key)
+    found = re.search(rf"\b{name}['\"]?\s*[=:]\s*<?['\"]?([\w.]+)", value) if isinstance(value, str) else None
+    return found[1] if found else ""
 
 
 def _text(settings: Mapping[str, Any], key: str) -> str:

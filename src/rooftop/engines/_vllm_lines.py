@@ -127,6 +127,10 @@ SHAPES: tuple[Shape, ...] = (
           r"\((?P<fits>\d+)\)",
           Say("limits.max_model_len", "resolved", "length", whole),
           Say("limits.fitting_tokens", "resolved", "fits", whole)),
+    shape(r"maximum (?:context length is|model length of) (?P<length>\d+)",
+          Say("limits.max_model_len", "resolved", "length", whole)),
+    shape(r"User-specified max_model_len \((?P<length>\d+)\) is greater",
+          Say("limits.max_model_len", "asked", "length", whole)),
     # memory
     shape(r"Free memory on device (?:\S+ )?\((?P<gib>[\d.]+)/[\d.]+ GiB\)",
           Say("memory.free_gib", "built", "gib", _gib)),
@@ -198,6 +202,8 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<tp>\d+)\)",
           Say("layout.tp", "resolved", "tp", whole), Say("error.width", "resolved", "heads", whole),
           Say("error.multiple_of", "resolved", "tp", whole)),
+    shape(r"(?:World|Tensor parallel) size \((?P<world>\d+)\) (?:is|cannot be) larger than the number of available",
+          Say("layout.world_size", "resolved", "world", whole)),
     shape(r"(?:weight|size_per_partition|partition_size)\S* = (?P<width>\d+) is not divisible by "
           r"(?:weight quantization )?\w+ = (?P<block>\d+)",
           Say("error.width", "resolved", "width", whole), Say("error.multiple_of", "resolved", "block", whole)),

@@ -18,7 +18,8 @@ from rooftop.engines._vllm_lines import SHAPES, Kernels, parse, tells
 _CONFIG = re.compile(r"with config: ?(?=\w+=|\s*$)")
 # A configuration line whose beginning is cut off.
 _FRAGMENT = re.compile(r"\b(?:max_seq_len|device_config)=\w+, .*\b(?:tensor_parallel_size|kv_cache_dtype|"
-                       r"enable_prefix_caching|seed)=\w+,|\btensor_parallel_size=\d+, .*\bdevice_config=\w+,")
+                       r"enable_prefix_caching|seed)=\w+,|\btensor_parallel_size=\d+, .*\bdevice_config=\w+,|"
+                       r"\benable_prefix_caching=\w+, .*\bcompilation_config=\{")
 _ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
 _CHANNEL = re.compile(r"NCCL INFO Channel \S+ : .* via (?P<way>\S+)")
 _LAYOUT_FLAGS = frozenset((
@@ -85,12 +86,21 @@ def _read_settings(line: Line, following: Sequence[Line], notes: Notes) -> bool:
     elif _FRAGMENT.search(line.body):
         for settings in _apart(line.body):
             note_settings(notes, settings, "resolved", line)
-    elif "vllm" in line.body and " -" in line.body:
-        note_settings(notes, command_line(line.body) or {}, "asked", line)
+    elif ("vllm" in line.body and " -" in line.body) or line.body.endswith("\\"):
+        note_settings(notes, command_line(_continued(line.body, following)) or {}, "asked", line)
         return False
     else:
         return False
     return True
+
+
+def _continued(text: str, following: Sequence[Line]) -> str:
+    """A command with the lines that a backslash joins to it."""
+    for other in following:
+        if not text.rstrip().endswith("\\"):
+            break
+        text = text.rstrip()[:-1] + " " + other.body
+    return text
 
 
 def _apart(table: str) -> list[dict[str, str]]:
@@ -99,7 +109,8 @@ def _apart(table: str) -> list[dict[str, str]]:
     Before 0.10.1 only the eager switch told whether graphs are used.
     """
     settings = split(table)
-    graphs = {key: settings.pop(key) for key in ("enforce_eager", "compilation_config") if key in settings}
+    together = [key for key in ("enforce_eager", "compilation_config") if key in settings]
+    graphs: dict[str, str] = {key: settings.pop(key) for key in together}
     if "cudagraph_mode" in graphs.get("compilation_config", ""):
         settings.update(graphs)
         graphs = {}
