@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from rooftop.cli import show, show_progress
-from rooftop.cli.show_bench import bench_parts
+from rooftop.cli.show_bench import bench_parts, self_test_parts
 from rooftop.cli.show_launch import claims_parts, command_line, dry_run_lines, launch_parts
 from rooftop.cli.show_matrix import matrix_parts
+from rooftop.domain.finding import Measurement
 from rooftop.domain.matrix import Cell
 from rooftop.domain.progress import Progress
 from rooftop.errors import BadInput, LaunchFailed
+from rooftop.load.selftest import SelfTest
 from rooftop.stats.summary import summarise
 from tests.report import sample
 
@@ -117,6 +119,19 @@ def test_claims_show_verdict_and_proof(width):
     assert "1 holds, 1 broken, 1 unknown" in text
     assert "OMP_NUM_THREADS=2 llama-server -m 'SmolLM2 135M.gguf'" in text
     assert "2.52 s from start to first token" in flat(text)
+
+
+def test_self_test_tells_error_and_limit(width, capsys):
+    test = SelfTest((Measurement("ttft_error_p50", "s", 0.00004), Measurement("ttft_error_p99", "s", 0.0012),
+                     Measurement("itl_error_p50", "s", 0.00002), Measurement("itl_error_p99", "s", 0.0004),
+                     Measurement("client_tokens_per_s", "tokens/s", 61000.0),
+                     Measurement("flood_tokens_per_s", "tokens/s", 83000.0)), "kernel", ("the clock moved",))
+    text = flat(text_of(self_test_parts(test), width))
+    for part in ("kernel stamps", "TTFT error 0.0400 ms at p50, 1.20 ms at p99", "ITL error 0.0200 ms at p50",
+                 "61 000 tokens/s taken in by one core of the client", "client: the clock moved"):
+        assert part in text
+    show.show_self_test(test, as_json=True)
+    assert len(json.loads(capsys.readouterr().out)["figures"]) == 6
 
 
 def test_dry_run_lines_can_be_pasted():

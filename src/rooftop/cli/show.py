@@ -19,10 +19,11 @@ from rooftop.errors import LaunchFailed, RooftopError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from rooftop.load.selftest import SelfTest
     from rooftop.workflows.rehearse import Rehearsal
 
 __all__ = ["listening", "show_bench", "show_claims", "show_dry_run", "show_error", "show_json", "show_launch",
-           "show_matrix", "show_path"]
+           "show_matrix", "show_path", "show_self_test"]
 
 TAIL_LINES = 12
 
@@ -91,6 +92,16 @@ def show_dry_run(rehearsal: "Rehearsal", as_json: bool = False) -> None:
     counts = f"{rehearsal.starts} starts, {rehearsal.levels} load levels"
     for line in dry_run_lines(rehearsal.setups, counts, rehearsal.estimate_s, rehearsal.basis):
         click.echo(line)
+
+
+def show_self_test(test: "SelfTest", as_json: bool = False) -> None:
+    """The load client's own error and limit on this machine."""
+    if as_json:
+        show_json(test)
+        return
+    from rooftop.cli.show_bench import self_test_parts
+
+    _print(self_test_parts(test))
 
 
 def show_path(what: str, path: Path, as_json: bool = False) -> None:

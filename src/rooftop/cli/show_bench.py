@@ -12,6 +12,8 @@ from rooftop.report.levels import LevelRun, by_level
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rooftop.load.selftest import SelfTest
+
 RATES = ((words.THROUGHPUT, "output tokens/s over the whole run"),
          (words.BUSY, "output tokens/s while all slots were busy"),
          (words.PER_USER, "tokens/s for each user while a reply streams"),
@@ -36,6 +38,26 @@ def bench_parts(trials: Sequence[Trial], measurements: Sequence[Sequence[Measure
     if texts:
         yield Text("")
         yield lines(("note:", text, "yellow") for text in texts)
+
+
+def self_test_parts(test: "SelfTest") -> Iterator["RenderableType"]:
+    """What this client can measure on this machine."""
+    from rich.table import Table
+    from rich.text import Text
+
+    figures = {one.metric: one for one in test.figures}
+    yield Text(f"\nThis client on this machine, {words.STAMPS[test.stamps]} stamps", "bold")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    for name, metric in (("TTFT error", "ttft_error"), ("ITL error", "itl_error")):
+        middle, high = (figures.get(f"{metric}_{quantile}") for quantile in ("p50", "p99"))
+        grid.add_row(name, f"{words.full_text(middle)} at p50, {words.full_text(high)} at p99")
+    for metric, of in (("client_tokens_per_s", "taken in by one core of the client, at one chunk a token"),
+                       ("flood_tokens_per_s", "taken in from a server that holds nothing back, on the same machine")):
+        grid.add_row("limit", f"{words.full_text(figures.get(metric))} {of}")
+    yield grid
+    yield lines(("client:", text, "yellow") for text in test.warnings)
 
 
 def lines(rows: Iterable[tuple[str, str, str]]) -> "RenderableType":

@@ -101,6 +101,7 @@ svg .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoi
 h1{font-size:21px}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:7px}}
 @media print{:root{--panel:#f6f8f9;--paper:#fff;--ink:#000;--soft:#444}main{max-width:none;padding:0}
 h2,h3,.cap,h2+.note{break-after:avoid}.scroll{overflow:visible}
-.dense,.dense thead th,.dense td small{font-size:8px}.dense th,.dense td{padding:2px}figure,table,pre{break-inside:avoid}
+.dense,.dense thead th,.dense td small{font-size:8px}.dense th,.dense td{padding:2px}
+figure,table,pre{break-inside:avoid}
 details::details-content{display:block;content-visibility:visible;height:auto}body{font-size:12px}}
 """

@@ -252,7 +252,7 @@ def client_proof(trial: Trial) -> str | None:
     proof = trial.client
     if proof is None:
         return None
-    parts = [f"{_STAMPS[proof.stamps]} stamps", f"sent late by {units.seconds(proof.send_late_p99_s)} at p99",
+    parts = [f"{STAMPS[proof.stamps]} stamps", f"sent late by {units.seconds(proof.send_late_p99_s)} at p99",
              f"{units.share(proof.cpu_share)} of a core"]
     if proof.streams_open_max < proof.streams_asked:
         parts.append(f"only {proof.streams_open_max} of {proof.streams_asked} streams were open at once")
@@ -261,5 +261,5 @@ def client_proof(trial: Trial) -> str | None:
     return ", ".join(parts)
 
 
-_STAMPS: dict[Literal["kernel", "read", "mixed", "simulated"], str] = {
+STAMPS: dict[Literal["kernel", "read", "mixed", "simulated"], str] = {
     "kernel": "kernel", "read": "user-space", "mixed": "mixed", "simulated": "simulated"}
