@@ -89,6 +89,8 @@ def range_text(figure: Measurement) -> str:
 
 
 def _shown_in(unit: str, value: float) -> tuple[float, str]:
+    if unit == "s" and 0 < abs(value) < 1e-4:
+        return 1e6, "us"
     if unit == "s" and abs(value) < 10:
         return 1e3, "ms"
     if unit in ("ratio", "share"):
