@@ -58,7 +58,7 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
     seen = seen or Seen()
     spool = spool_folder(store.path) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     made, notes = prompts.make_prompts(target, workload, prompt_count(workload), tokenizer=slot.tokenizer,
-                                       seed_salt=str(slot.repeat))
+                                       seed_salt=spool.name)
     machine = slot.plan.machine or this_machine()
     head = Trial(id=spool.name, origin="measured", plan=slot.plan, workload=workload,
                  started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
