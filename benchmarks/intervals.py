@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from rooftop.stats import intervals
-from rooftop.stats.columns import Floats, Ints
+from rooftop.stats.columns import Floats
 
 NORMAL = NormalDist()
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -21,11 +21,11 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 @dataclass(frozen=True)
 class Process:
-    """A process: `draw` gives n observations in the order of time and their clusters; the truth by figure."""
+    """A process: `draw` gives n observations in the order of time and their rounds; the truth by figure."""
 
     name: str
     n: int
-    draw: Callable[[np.random.Generator, int], tuple[Floats, Ints | None]]
+    draw: Callable[[np.random.Generator, int], tuple[Floats, int | None]]
     mean: float
     quantile: Callable[[float], float]
 
@@ -88,15 +88,14 @@ def stall_quantile(share: float) -> float:
     return low
 
 
-def gaps(rng: np.random.Generator, n: int) -> tuple[Floats, Ints]:
+def gaps(rng: np.random.Generator, n: int) -> tuple[Floats, int]:
     """ITLs of 16 users at once, 64 a reply: a fifth of the variance is the reply's own, a fifth the engine step's."""
     users, length = 16, 64
     turns = n // (users * length)
     own = np.repeat(rng.standard_normal((turns, 1, users)), length, axis=1)
     step = rng.standard_normal((turns, length, 1))
     noise = rng.standard_normal((turns, length, users))
-    reply = np.arange(turns)[:, None, None] * users + np.arange(users)[None, None, :] + np.zeros((1, length, 1), int)
-    return (math.sqrt(0.2) * (own + step) + math.sqrt(0.6) * noise).ravel(), reply.ravel()
+    return (math.sqrt(0.2) * (own + step) + math.sqrt(0.6) * noise).ravel(), turns
 
 
 def processes() -> Iterator[Process]:
@@ -118,11 +117,11 @@ def row(process: Process, repeats: int, rng: np.random.Generator) -> dict[str, t
     found: dict[str, list[tuple[bool, float]]] = {name: [] for name in ("mean", *SHARES)}
     truth = {"mean": process.mean, **{name: process.quantile(share) for name, share in SHARES.items()}}
     for _ in range(repeats):
-        values, clusters = process.draw(rng, process.n)
+        values, rounds = process.draw(rng, process.n)
         ordered = np.sort(values)
-        made = {"mean": intervals.mean(values, clusters=clusters)}
+        made = {"mean": intervals.mean(values, rounds=rounds)}
         for name, share in SHARES.items():
-            made[name] = intervals.quantile(values, share, clusters=clusters, ordered=ordered)
+            made[name] = intervals.quantile(values, share, rounds=rounds, ordered=ordered)
         for name, one in made.items():
             if one.interval is not None:
                 inside = one.interval.low <= truth[name] <= one.interval.high

@@ -8,10 +8,10 @@ import numpy as np
 
 from rooftop.domain.finding import Interval, Measurement
 from rooftop.stats.beta import beta_quantile, t_quantile
-from rooftop.stats.columns import Floats, Ints
+from rooftop.stats.columns import Floats
 
 MOST_BATCHES = 20
-LEAST_BATCHES = 5
+LEAST_BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Error:
     freedom: float
 
 
-def standard_error(deviations: Floats, clusters: Ints | None = None) -> _Error:
+def standard_error(deviations: Floats, rounds: int | None = None) -> _Error | None:
     """Standard error of a mean from its deviations in the order of time, by batch means.
 
     deviations: x_i minus their mean.  Neighbours in time are cut into b batches of equal size; with S_k the sum of the
@@ -52,50 +52,44 @@ def standard_error(deviations: Floats, clusters: Ints | None = None) -> _Error:
     at least 5 remain (batch means: Law and Carson, "A sequential procedure for determining the length of a
     steady-state simulation", Operations Research 27(5), 1979).
 
-    clusters: numbers of the groups (0, 1, ...) the observations belong to, where members of a group are dependent
-    however far apart they are in time, as the gaps of one reply are.  The error over groups is then taken too, and the
-    larger of both is returned.
+    rounds: how many times over the observations were made by requests that were in flight together.  Those may move
+    together as one, so there are at most as many batches as rounds, and None with fewer than 3 batches.
     """
     n = len(deviations)
+    batches = min(MOST_BATCHES, n, n if rounds is None else rounds)
+    if batches < LEAST_BATCHES:
+        return None
     total = np.concatenate([[0.0], np.cumsum(deviations)])
-    batches = min(MOST_BATCHES, n)
     while True:
-        edges = np.linspace(0, n, batches + 1).astype(np.int64)
-        sums = np.diff(total[edges])
+        sums = np.diff(total[np.linspace(0, n, batches + 1).astype(np.int64)])
         squares = float(np.sum(sums * sums))
-        if batches // 2 < LEAST_BATCHES or squares == 0.0:
-            break
-        if float(np.sum(sums[1:] * sums[:-1])) / squares < 1.3 / sqrt(batches):
-            break
+        if batches < 10 or float(np.sum(sums[1:] * sums[:-1])) <= 1.3 / sqrt(batches) * squares:
+            return _Error(sqrt(squares * batches / (batches - 1)) / n, batches - 1)
         batches //= 2
-    by_time = _Error(sqrt(squares * batches / (batches - 1)) / n, batches - 1)
-    if clusters is None:
-        return by_time
-    sums = np.bincount(clusters, weights=deviations)
-    groups = len(np.unique(clusters))
-    if groups < 2:
-        return by_time
-    by_group = _Error(sqrt(float(np.sum(sums * sums)) * groups / (groups - 1)) / n, groups - 1)
-    return max(by_time, by_group, key=lambda error: error.size * t_quantile(0.95, error.freedom))
 
 
-def mean(values: Floats, *, level: float = 0.9, clusters: Ints | None = None) -> Estimate:
+def mean(values: Floats, *, level: float = 0.9, rounds: int | None = None) -> Estimate:
     """The mean of observations in the order of time: x +- t * standard error (`standard_error`)."""
     n = len(values)
     if n == 0:
         return Estimate(None, None, 0, 0.0, "no observation")
     value = float(np.mean(values))
-    if n < LEAST_BATCHES:
-        return Estimate(value, None, n, float(n), f"an interval needs at least {LEAST_BATCHES} observations, not {n}")
     deviations = values - value
-    error = standard_error(deviations, clusters)
+    error = standard_error(deviations, rounds)
+    if error is None:
+        return Estimate(value, None, n, 0.0, _too_short(n, rounds))
     half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size
-    variance = float(np.mean(deviations * deviations))
-    effective = variance / error.size ** 2 if error.size > 0.0 else float(n)
+    effective = float(np.mean(deviations * deviations)) / error.size ** 2 if error.size > 0.0 else float(n)
     return Estimate(value, Interval(value - half, value + half, level), n, effective)
 
 
-def quantile(values: Floats, share: float, *, level: float = 0.9, clusters: Ints | None = None,
+def _too_short(n: int, rounds: int | None) -> str:
+    if rounds is not None and rounds < min(n, LEAST_BATCHES):
+        return f"no interval: it needs at least {LEAST_BATCHES} rounds of requests, there are {rounds}"
+    return f"no interval: it needs at least {LEAST_BATCHES} observations, there are {n}"
+
+
+def quantile(values: Floats, share: float, *, level: float = 0.9, rounds: int | None = None,
              ordered: Floats | None = None, unit: str = "observations") -> Estimate:
     """The quantile at `share` of observations in the order of time, with an interval of order statistics.
 
@@ -114,21 +108,23 @@ def quantile(values: Floats, share: float, *, level: float = 0.9, clusters: Ints
     if n < least:
         return Estimate(None, None, n, float(n), f"needs at least {least} {unit}, there are {n}")
     ordered = np.sort(values) if ordered is None else ordered
-    here = _tail_inflation(values, ordered, share, clusters)
-    middle = here if share == 0.5 else _inflation(values, ordered, 0.5, clusters)
+    value = _between(ordered, share * (n - 1))
+    if min(n, n if rounds is None else rounds) < LEAST_BATCHES:
+        return Estimate(value, None, n, 0.0, _too_short(n, rounds))
+    here = _tail_inflation(values, ordered, share, rounds)
+    middle = here if share == 0.5 else _inflation(values, ordered, 0.5, rounds)
     effective = n / max(here.size, middle.size)
     spread = (1.0 + level) / 2.0
     worth = n / here.size * (t_quantile(spread, inf) / t_quantile(spread, here.freedom)) ** 2
     a, b = share * worth + 0.5, (1.0 - share) * worth + 0.5
     low, high = (beta_quantile(bound, a, b) * (n + 1) - 1.0 for bound in (1.0 - spread, spread))
-    value = _between(ordered, share * (n - 1))
     if min(worth, effective) < least or low <= 0.0 or high >= n - 1:
         return Estimate(value, None, n, effective, f"no interval: {n} {unit} that move together are worth "
                         f"{min(worth, effective):.0f} independent ones, it needs {least}")
     return Estimate(value, Interval(_between(ordered, low), _between(ordered, high), level), n, effective)
 
 
-def _inflation(values: Floats, ordered: Floats, share: float, clusters: Ints | None) -> _Error:
+def _inflation(values: Floats, ordered: Floats, share: float, rounds: int | None) -> _Error:
     """How many dependent observations are worth one independent one at a quantile.
 
     The share of observations at or below the quantile is a mean of zeros and ones: the inflation is the square of its
@@ -137,23 +133,23 @@ def _inflation(values: Floats, ordered: Floats, share: float, clusters: Ints | N
     n = len(values)
     below = (values <= _between(ordered, share * (n - 1))).astype(np.float64)
     found = float(np.mean(below))
-    if found >= 1.0:
+    error = standard_error(below - found, rounds)
+    if found >= 1.0 or error is None:
         return _Error(1.0, n - 1)
-    error = standard_error(below - found, clusters)
     return _Error(max(error.size ** 2 * n / (found * (1.0 - found)), 0.25), error.freedom)
 
 
-def _tail_inflation(values: Floats, ordered: Floats, share: float, clusters: Ints | None) -> _Error:
+def _tail_inflation(values: Floats, ordered: Floats, share: float, rounds: int | None) -> _Error:
     """The inflation at a quantile that may lie far out.
 
     There few clusters of observations lie beyond and their dependence is seen badly.  It is therefore averaged with
     the dependence at the quantile that has five times as many beyond (p99: p95), unless it is more than twice as strong
     as there, as when rare stalls hit many requests at once; benchmarks/intervals.py shows what that rule is worth.
     """
-    own, tail = _inflation(values, ordered, share, clusters), 5.0 * min(share, 1.0 - share)
+    own, tail = _inflation(values, ordered, share, rounds), 5.0 * min(share, 1.0 - share)
     if tail > 0.5:
         return own
-    nearer = _inflation(values, ordered, 1.0 - tail if share > 0.5 else tail, clusters)
+    nearer = _inflation(values, ordered, 1.0 - tail if share > 0.5 else tail, rounds)
     if own.size > 2.0 * nearer.size:
         return own
     return _Error((own.size + nearer.size) / 2.0, own.freedom + nearer.freedom)
@@ -166,19 +162,21 @@ def _between(ordered: Floats, place: float) -> float:
     return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
 
 
-def rate(amounts: Floats, seconds: float, *, over_s: float = 0.0, level: float = 0.9) -> Estimate:
-    """The rate of something per second, from the amounts in equal parts of a span of `seconds`.
+def ratio(amounts: Floats, times: Floats, *, level: float = 0.9, rounds: int | None = None) -> Estimate:
+    """The sum of amounts over the sum of times, from pairs in the order of time.
 
-    The interval is that of the mean amount (`standard_error`).  `over_s`: the length of the longer run that the
-    interval is wanted for, taken to vary as this span does: its half width shrinks by sqrt(seconds / over_s).
+    R = sum(a) / sum(t) has, to first order, the standard error of the mean of a_i - R t_i, which is 0, over the mean
+    time: the classical ratio estimator (Cochran, "Sampling Techniques", 6.3), here with the error of a dependent
+    series (`standard_error`).
     """
-    n = len(amounts)
-    value = float(np.sum(amounts)) / seconds
-    if n < LEAST_BATCHES - 1:
-        return Estimate(value, None, n, float(n), f"an interval needs {LEAST_BATCHES - 1} rounds of requests, not {n}")
-    error = standard_error(amounts - float(np.mean(amounts)))
-    half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size * n / seconds
-    half *= sqrt(seconds / over_s) if over_s else 1.0
+    n, whole = len(amounts), float(np.sum(times))
+    if whole <= 0.0:
+        return Estimate(None, None, n, 0.0, "nothing was measured")
+    value = float(np.sum(amounts)) / whole
+    error = standard_error(amounts - value * times, rounds)
+    if error is None:
+        return Estimate(value, None, n, 0.0, _too_short(n, rounds))
+    half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size * n / whole
     return Estimate(value, Interval(value - half, value + half, level), n, float(n))
 
 

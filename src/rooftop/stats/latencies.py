@@ -1,18 +1,8 @@
 """TTFT, TPOT, E2E of each reply and the gaps between its chunks and tokens."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rooftop.stats.columns import Columns, Flags, Floats, Ints
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
-    """Gaps in seconds in the order of time, and the reply that each belongs to (numbered from 0 without holes)."""
-
-    values: Floats
-    reply: Ints
 
 
 def ttft_s(table: Columns) -> Floats:
@@ -44,16 +34,16 @@ def tpot_s(table: Columns) -> Floats:
     return tpot
 
 
-def chunk_gaps(table: Columns, inside: Flags) -> Gaps:
-    """The gaps before every chunk but the first of its reply, for the chunks marked in `inside`."""
+def chunk_gaps(table: Columns, inside: Flags) -> Floats:
+    """The gaps before the chunks marked in `inside` that are not the first of their reply, in the order of time."""
     later = _later(table, inside)
     return _in_order(table, later, table.chunk_s[later] - table.chunk_s[later - 1])
 
 
-def token_gaps(table: Columns, inside: Flags) -> Gaps:
+def token_gaps(table: Columns, inside: Flags) -> Floats:
     """ITL: the gap before a chunk of k tokens as k gaps of gap/k each, for the chunks marked in `inside`.
 
-    Only of replies whose chunks are counted.
+    Only of replies whose chunks are counted; in the order of time.
     """
     later = _later(table, inside & table.counted[table.chunk_reply])
     tokens = table.chunk_tokens[later].astype(np.int64)
@@ -69,8 +59,5 @@ def _later(table: Columns, inside: Flags) -> Ints:
     return np.flatnonzero(inside & ~begins)
 
 
-def _in_order(table: Columns, later: Ints, gaps: Floats) -> Gaps:
-    order = np.argsort(table.chunk_s[later], kind="stable")
-    reply = table.chunk_reply[later][order]
-    present = np.bincount(reply, minlength=len(table.due_s)) > 0
-    return Gaps(gaps[order], (np.cumsum(present) - 1)[reply])
+def _in_order(table: Columns, later: Ints, gaps: Floats) -> Floats:
+    return gaps[np.argsort(table.chunk_s[later], kind="stable")]

@@ -13,7 +13,7 @@ from rooftop.domain.trial import Trial
 from rooftop.domain.workload import Slo
 from rooftop.errors import BadInput
 from rooftop.stats import intervals, latencies
-from rooftop.stats.columns import STOPPED, Columns, Flags, Floats, Ints, columns, credited
+from rooftop.stats.columns import STOPPED, Columns, Flags, Floats, columns, credited
 from rooftop.stats.intervals import MOST_BATCHES, Estimate
 from rooftop.stats.window import Window, find_window
 
@@ -28,7 +28,8 @@ class _Level:
     """What every figure of a trial is made from.
 
     `inside` marks the replies, `inside_chunks` the chunks whose latencies count; `caution` is why they are not of a
-    steady window.  `level` is the confidence of the intervals.
+    steady window.  `slots` is the number of users of a closed loop, 0 for an open one; `level` the confidence of the
+    intervals.
     """
 
     columns: Columns
@@ -37,7 +38,13 @@ class _Level:
     inside_chunks: Flags
     caution: str
     slo: Slo
+    slots: int
     level: float
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of requests that the figures are made from: the most batches that may be taken as independent."""
+        return max(1, round(self.window.length_s / self.window.round_s)) if self.window.steady else 1
 
 
 def summarise(trial: Trial, *, only: Collection[str] | None = None, span: Span = "steady", slo: Slo | None = None,
@@ -74,7 +81,9 @@ def summarise(trial: Trial, *, only: Collection[str] | None = None, span: Span =
         inside_chunks = inside_chunks & (table.chunk_s >= window.begin_s) & (table.chunk_s < window.end_s)
     elif span == "steady":
         caution = window.why
-    of = _Level(table, window, inside, inside_chunks, caution, slo or trial.workload.slo, level)
+    arrivals = trial.workload.arrivals
+    of = _Level(table, window, inside, inside_chunks, caution, slo or trial.workload.slo,
+                arrivals.concurrency if arrivals.kind == "closed" else 0, level)
     figures = (one for names, make in GROUPS if only is None or _wanted(names, only) for one in make(of))
     return tuple(one for one in figures if only is None or one.metric in only)
 
@@ -105,7 +114,7 @@ def _reply_latency(of: _Level, kind: str) -> Iterator[Measurement]:
     make = {"ttft": latencies.ttft_s, "tpot": latencies.tpot_s, "e2e": latencies.e2e_s}[kind]
     values = make(of.columns)[of.inside]
     known = values[~np.isnan(values)]
-    figures = tuple(_figures(of, kind, known, None, _missing(of, kind, len(values) - len(known))))
+    figures = tuple(_figures(of, kind, known, _missing(of, kind, len(values) - len(known))))
     yield from figures
     if kind == "tpot":
         yield _per_user(figures[1])
@@ -138,17 +147,17 @@ def _gap_latency(of: _Level, kind: str) -> Iterator[Measurement]:
         gaps = latencies.token_gaps(table, of.inside_chunks)
         without = int(np.sum(table.ok & ~table.counted & (table.chunks > 1)))
         why_not = f"{without} replies do not say how many tokens each chunk carries; see chunk_gap" if without else ""
-    yield from _figures(of, kind, gaps.values, gaps.reply, why_not)
+    yield from _figures(of, kind, gaps, why_not)
 
 
-def _figures(of: _Level, kind: str, values: Floats, clusters: Ints | None, missing: str) -> Iterator[Measurement]:
+def _figures(of: _Level, kind: str, values: Floats, missing: str) -> Iterator[Measurement]:
     """Mean and quantiles of values in the order of time."""
     ordered = np.sort(values)
-    unit = "gaps" if clusters is not None else "requests"
-    mean = intervals.mean(values, level=of.level, clusters=clusters)
+    unit = "gaps" if kind in ("itl", "chunk_gap") else "requests"
+    mean = intervals.mean(values, level=of.level, rounds=of.rounds)
     yield _measurement(of, f"{kind}_mean", "s", mean, missing)
     for name, share in QUANTILES.items():
-        one = intervals.quantile(values, share, level=of.level, clusters=clusters, ordered=ordered, unit=unit)
+        one = intervals.quantile(values, share, level=of.level, rounds=of.rounds, ordered=ordered, unit=unit)
         yield _measurement(of, f"{kind}_{name}", "s", one, missing)
 
 
@@ -159,19 +168,15 @@ def _measurement(of: _Level, metric: str, unit: str, one: Estimate, *reasons: st
 
 def _rates(of: _Level) -> Iterator[Measurement]:
     table = of.columns
-    counts = np.where(table.ok, table.tokens, 0.0)
-    stopped = np.isin(table.errors, STOPPED)[table.chunk_reply] & ~np.isnan(table.chunk_tokens)
-    more = float(np.sum(table.chunk_tokens[stopped]))
+    stopped = np.isin(table.errors, STOPPED)
+    came = np.bincount(table.chunk_reply, np.nan_to_num(table.chunk_tokens), len(table.ok))
+    tokens = np.where(table.ok, np.nan_to_num(table.tokens), np.where(stopped, came, 0.0))
     missing = _unknown(table.tokens[table.ok], "output")
-    at_s, weight = _arrivals(of)
-    yield _whole_rate(of, "output_tokens_per_s", "tokens/s", float(np.sum(counts)) + more, _batched(of, at_s, weight),
-                      missing)
-    yield _busy_rate(of, at_s, weight, missing)
-    prompts = np.where(table.ok, table.prompt_tokens, 0.0)
-    yield _whole_rate(of, "input_tokens_per_s", "tokens/s", float(np.sum(prompts)), _spread(of, prompts),
+    yield _whole_rate(of, "output_tokens_per_s", "tokens/s", tokens, missing)
+    yield _busy_rate(of, tokens, missing)
+    yield _whole_rate(of, "input_tokens_per_s", "tokens/s", np.where(table.ok, np.nan_to_num(table.prompt_tokens), 0.0),
                       _unknown(table.prompt_tokens[table.ok], "prompt"))
-    ones = table.ok.astype(np.float64)
-    yield _whole_rate(of, "requests_per_s", "requests/s", float(np.sum(ones)), _spread(of, ones), "")
+    yield _whole_rate(of, "requests_per_s", "requests/s", table.ok.astype(np.float64), "")
 
 
 def _unknown(numbers: Floats, which: str) -> str:
@@ -179,52 +184,53 @@ def _unknown(numbers: Floats, which: str) -> str:
     return f"{unknown} of {len(numbers)} replies do not say how many {which} tokens they have" if unknown else ""
 
 
-def _arrivals(of: _Level) -> tuple[Floats, Floats]:
-    """Stamps of all chunks with known tokens, in order, and the tokens that had come up to each."""
-    table = of.columns
-    known = ~np.isnan(table.chunk_tokens)
-    order = np.argsort(table.chunk_s[known], kind="stable")
-    return table.chunk_s[known][order], np.cumsum(table.chunk_tokens[known][order])
+def _spread(of: _Level, amounts: Floats) -> Estimate:
+    """The rate of something that each request brings, in the steady window, with its interval.
+
+    Closed loop: every slot is always busy, so the rate is slots x sum of amounts / sum of times of the requests due in
+    the window.  Open loop: amounts in parts of the window of at least two rounds, each request's credited evenly from
+    its due time to its end.
+    """
+    table, window = of.columns, of.window
+    if of.slots:
+        within = (table.due_s >= window.begin_s) & (table.due_s < window.end_s)
+        return intervals.ratio(amounts[within], latencies.e2e_s(table)[within] / of.slots, level=of.level,
+                               rounds=of.rounds)
+    parts = max(1, min(MOST_BATCHES, int(window.length_s / (2.0 * window.round_s))))
+    edges = np.linspace(window.begin_s, window.end_s, parts + 1)
+    return intervals.ratio(np.diff(credited(table.due_s, table.end_s, amounts, edges)), np.diff(edges), level=of.level)
 
 
-def _edges(of: _Level) -> Floats:
-    """Equal parts of the steady window, each at least a round of requests long."""
-    rounds = round(of.window.length_s / of.window.round_s) if of.window.round_s > 0 else 1
-    return np.linspace(of.window.begin_s, of.window.end_s, max(1, min(MOST_BATCHES, rounds)) + 1)
-
-
-def _batched(of: _Level, at_s: Floats, total: Floats) -> Floats:
-    places = np.searchsorted(at_s, _edges(of), side="left")
-    return np.diff(np.concatenate([[0.0], total])[places])
-
-
-def _spread(of: _Level, weight: Floats) -> Floats:
-    """Amounts in the parts of the window, each request's credited evenly from its due time to its end."""
-    table = of.columns
-    return np.diff(credited(table.due_s, table.end_s, weight, _edges(of)))
-
-
-def _whole_rate(of: _Level, metric: str, unit: str, total: float, parts: Floats, missing: str) -> Measurement:
-    count = int(np.sum(of.columns.ok))
-    whole_s = of.window.whole_s
-    if missing or not count or whole_s <= 0.0:
+def _whole_rate(of: _Level, metric: str, unit: str, amounts: Floats, missing: str) -> Measurement:
+    """Amounts over the length of the level; its interval is that of the steady window, as if it varied like it."""
+    count, window = int(np.sum(of.columns.ok)), of.window
+    if missing or not count or window.whole_s <= 0.0:
         return Measurement(metric, unit, None, None, count, missing or "no request came whole")
-    value = total / whole_s
-    if not of.window.steady:
-        return Measurement(metric, unit, value, None, count, f"no interval: {of.window.why}")
-    one = intervals.rate(parts, of.window.length_s, over_s=whole_s, level=of.level)
-    if one.interval is None or one.value is None:
-        return Measurement(metric, unit, value, None, count, one.why_not)
-    half = (one.interval.high - one.interval.low) / 2.0
-    return Measurement(metric, unit, value, Interval(value - half, value + half, of.level), count)
+    value = float(np.sum(amounts)) / window.whole_s
+    if not window.steady:
+        return Measurement(metric, unit, value, None, count, f"no interval: {window.why}")
+    spread = _spread(of, amounts)
+    return Measurement(metric, unit, value, _scaled(value, spread, (window.length_s / window.whole_s) ** 0.5), count,
+                       spread.why_not)
 
 
-def _busy_rate(of: _Level, at_s: Floats, total: Floats, missing: str) -> Measurement:
-    metric, unit = "output_tokens_per_s_busy", "tokens/s"
-    if missing or not of.window.steady:
-        return Measurement(metric, unit, None, None, 0, missing or of.window.why)
-    one = intervals.rate(_batched(of, at_s, total), of.window.length_s, level=of.level)
-    return Measurement(metric, unit, one.value, one.interval, int(np.sum(of.inside)), one.why_not)
+def _busy_rate(of: _Level, tokens: Floats, missing: str) -> Measurement:
+    """Tokens that came in the steady window, by the stamps of their chunks, over its length."""
+    metric, unit, window, table = "output_tokens_per_s_busy", "tokens/s", of.window, of.columns
+    if missing or not window.steady:
+        return Measurement(metric, unit, None, None, 0, missing or window.why)
+    came = (table.chunk_s >= window.begin_s) & (table.chunk_s < window.end_s) & ~np.isnan(table.chunk_tokens)
+    value = float(np.sum(table.chunk_tokens[came])) / window.length_s
+    spread = _spread(of, tokens)
+    return Measurement(metric, unit, value, _scaled(value, spread, 1.0), int(np.sum(of.inside)), spread.why_not)
+
+
+def _scaled(value: float, spread: Estimate, factor: float) -> Interval | None:
+    """An interval about `value` as wide, in proportion to it, as that of `spread`, times a factor."""
+    if spread.interval is None or not spread.value:
+        return None
+    half = (spread.interval.high - spread.interval.low) / 2.0 * factor * value / spread.value
+    return Interval(value - half, value + half, spread.interval.level)
 
 
 def _counts(of: _Level) -> Iterator[Measurement]:
@@ -259,9 +265,11 @@ def _goodput(of: _Level) -> Iterator[Measurement]:
     unknown = int(np.sum(table.ok & np.isnan(tpot))) if slo.tpot_s is not None else 0
     missing = f"{unknown} of {int(np.sum(table.ok))} replies have no TPOT to hold against the limit" if unknown else ""
     good = (table.ok & np.all(held, axis=0)).astype(np.float64)
-    yield _whole_rate(of, "goodput_requests_per_s", "requests/s", float(np.sum(good)), _spread(of, good), missing)
+    yield _whole_rate(of, "goodput_requests_per_s", "requests/s", good, missing)
     ended = good[~np.isin(table.errors, STOPPED)]
-    one = intervals.mean(ended, level=of.level) if not missing else Estimate(None, None, len(ended), 0.0, missing)
+    one = Estimate(None, None, len(ended), 0.0, missing)
+    if not missing:
+        one = intervals.mean(ended, level=of.level, rounds=of.rounds)
     yield Measurement("goodput_share", "share", one.value, one.interval, one.count, one.why_not)
 
 

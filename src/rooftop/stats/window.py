@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rooftop.domain.workload import Arrivals
+from rooftop.stats.beta import t_quantile
 from rooftop.stats.columns import Columns, Floats, Ints, credited
 
 MOST_ROUNDS = 200
@@ -71,20 +72,32 @@ def find_window(level: Columns, arrivals: Arrivals, whole_s: float = 0.0) -> Win
         full = np.flatnonzero(streams >= slots)
         if len(full) == 0:
             return Window(0.0, 0.0, whole_s, 0.0, whole_s, round_s=round_s,
-                          why=f"never more than {int(np.max(streams))} of {slots} slots were busy at once")
-        begin, end = float(moments[full[0]]), float(moments[full[-1] + 1])
-        advice = f"each user needs more requests: {len(level.due_s)} requests are {len(level.due_s) / slots:.3g} a user"
+                          why=f"no steady window: never more than {int(np.max(streams))} of {slots} slots were busy")
+        begin, end, note = float(moments[full[0]]), float(moments[full[-1] + 1]), ""
+        what, advice = "all slots were busy", f"send more requests a user (here {len(level.due_s) / slots:.3g})"
     else:
         begin, end = max(arrivals.ramp_s, float(level.due_s[0])), float(level.due_s[-1])
-        advice = "the level must last several times as long as one request"
+        note = _piled_up(level, begin, end)
+        what, advice = "requests arrived", "let the level last several times as long as a request"
     rounds = min(MOST_ROUNDS, round((end - begin) / round_s)) if round_s > 0 else 0
     if rounds < 2:
         return Window(0.0, 0.0, min(begin, whole_s), max(0.0, whole_s - end), whole_s, round_s=round_s,
-                      why=f"no steady window: the slots were all busy for about one request; {advice}")
+                      why=f"no steady window: {what} for less than 2 rounds of requests; {advice}{note}")
     edges = np.linspace(begin, end, rounds + 1)
     signal = np.diff(_progress(level, edges) if arrivals.kind == "closed" else _streams(level, edges))
     cut = settled_after(signal)
-    return Window(float(edges[cut]), end, float(edges[cut]), whole_s - end, whole_s, _account(signal, cut), round_s)
+    why = f"{what} for {rounds} rounds of requests{_settling(signal, cut)}{note}"
+    return Window(float(edges[cut]), end, float(edges[cut]), whole_s - end, whole_s, why, round_s)
+
+
+def _piled_up(level: Columns, begin: float, end: float) -> str:
+    """A warning where streams in flight grow from the second to the last quarter beyond three Poisson errors."""
+    quarters = np.linspace(begin, end, 5)
+    early, late = (np.diff(_streams(level, quarters)) / max((end - begin) / 4.0, 1e-9))[[1, 3]]
+    if late - early <= max(3.0 * (late + early) ** 0.5, 0.25 * early):
+        return ""
+    return f"; requests pile up ({early:.0f} in flight in the second quarter, {late:.0f} in the last): more is asked " \
+           "than is served"
 
 
 def settled_after(signal: Floats) -> int:
@@ -93,7 +106,8 @@ def settled_after(signal: Floats) -> int:
     MSER: the cut d with the least sum of squares of the rest about its mean, divided by (n - d)^2, that is, with the
     least standard error of the mean (White, "An effective truncation heuristic for bias reduction in simulation
     output", Simulation 69(6), 1997).  Its known weakness is to cut where there is only noise, so a cut counts only if
-    the mean before it differs from the mean after by 3 standard errors and by 1 %.  Below four entries nothing is cut.
+    the mean before it differs from the mean after by more than 1 % and more than noise would make of it once in 500
+    times (t quantile of the entries after).  Below four entries nothing is cut.
     """
     n = len(signal)
     if n < 4:
@@ -106,19 +120,18 @@ def settled_after(signal: Floats) -> int:
 def _differs(before: Floats, after: Floats) -> bool:
     spread = float(np.std(after, ddof=1)) * (1.0 / len(before) + 1.0 / len(after)) ** 0.5
     gap = abs(float(np.mean(before)) - float(np.mean(after)))
-    return bool(gap > max(3.0 * spread, 0.01 * abs(float(np.mean(after)))))
+    return bool(gap > max(t_quantile(0.999, len(after) - 1) * spread, 0.01 * abs(float(np.mean(after)))))
 
 
-def _account(signal: Floats, cut: int) -> str:
+def _settling(signal: Floats, cut: int) -> str:
     rest = signal[cut:]
-    what = f"all slots busy for {len(signal)} rounds of requests"
     if len(signal) < 4:
-        return f"{what}: too few to see whether the rate had settled"
+        return ", too few to see whether the rate had settled"
     half = len(rest) // 2
     if half >= 2 and _differs(rest[:half], rest[half:]):
         drift = float(np.mean(rest[half:]) / np.mean(rest[:half]) - 1.0) if np.mean(rest[:half]) else 0.0
-        return f"{what}, {cut} cut off; the rate still moves, by {drift:+.0%} from the first to the second half"
-    return f"{what}, the rate settled after {cut}" if cut else f"{what}, the rate was steady from the first"
+        return f", {cut} cut off; the rate still moves, by {drift:+.0%} from the first to the second half"
+    return f", the rate settled after {cut}" if cut else ", the rate was steady from the first"
 
 
 def _progress(level: Columns, edges: Floats) -> Floats:
