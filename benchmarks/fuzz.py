@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 from rooftop.domain.trial import Reply
+from rooftop.load.reply import Taken, read_reply
 from rooftop.load.script import Script, answer
-from rooftop.load.stream import Taken, read_reply
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/generate")
 CHOICES: dict[str, tuple[Any, ...]] = {

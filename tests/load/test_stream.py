@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooftop.load import stream
+from rooftop.load.reply import Taken, read_reply
 from rooftop.load.script import Script, answer
-from rooftop.load.stream import Taken, read_reply, scan, text_of, unframe
+from rooftop.load.stream import scan, text_of, unframe
 
 STREAMS = sorted((Path(__file__).parent.parent / "cases" / "streams").glob("*/*.txt"))
 WHOLE = [path for path in STREAMS if path.stem != "crashed"]

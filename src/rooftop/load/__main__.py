@@ -18,8 +18,8 @@ from rooftop.load.client import find_endpoints, tls_context
 from rooftop.load.drive import Drive
 from rooftop.load.job import Job
 from rooftop.load.pace import Pace, pool_size
+from rooftop.load.reply import Taken, read_reply
 from rooftop.load.spool import Writer, raw_answers, read_job, read_prompt_index
-from rooftop.load.stream import Taken, read_reply
 
 PRIORITY = -10
 ROOM_BYTES = 1 << 24

@@ -70,10 +70,10 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
         finally:
             _end(process)
     level = read_spool(folder, keep_text=keep_text)
-    if level.fault is None or level.fault.kind != "killed":
-        return level
     if stopped:
         return replace(level, fault=STOPPED)
+    if level.fault is None or level.fault.kind != "killed":
+        return level
     tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     words = f"the load process ended with {process.returncode}: {' '.join(tail)}"
     return replace(level, fault=replace(level.fault, reason=words))
@@ -137,7 +137,7 @@ def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
     """
     from rooftop.load.proof import prove
     from rooftop.load.record import read_record, requests
-    from rooftop.load.stream import read_reply
+    from rooftop.load.reply import read_reply
 
     record = read_record(folder)
     end = record.end
@@ -146,11 +146,9 @@ def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
     fault = _fault(end, replies)
     if end is not None and end.get("why") == "warm-up failed":
         warm = [read_reply(taken) for taken in requests(record, warmup=True)]
-        kind, words = _commonest(warm)
+        kind, words = _most_frequent(warm)
         fault = Fault("warm-up", f"all {len(warm)} requests of the warm-up failed: {kind}: {words}",
                       remedy="check the URL, the model's name and the key; the server's log may say more")
-    if end is not None and end.get("why"):
-        notes.append(f"ended by: {end['why']}")
     measured = max((reply.end_ns for reply in replies), default=0) * 1e-9
     client = prove(record, replies) if record.origin_ns is not None else None
     return Level(replies, client, measured, str(record.begin.get("started_at", "")), tuple(notes), fault,
@@ -166,12 +164,12 @@ def _fault(end: dict[str, Any] | None, replies: Sequence[Reply]) -> Fault | None
     if end.get("why") == "stopped":
         return STOPPED
     if replies and not any(reply.ok for reply in replies):
-        kind, words = _commonest(replies)
+        kind, words = _most_frequent(replies)
         return Fault(kind, f"all {len(replies)} requests failed: {words}")
     return None
 
 
-def _commonest(replies: Sequence[Reply]) -> tuple[str, str]:
+def _most_frequent(replies: Sequence[Reply]) -> tuple[str, str]:
     kinds = Counter(reply.error or "no tokens" for reply in replies)
     kind = kinds.most_common(1)[0][0] if kinds else "nothing was sent"
     return kind, next((reply.detail for reply in replies if reply.error == kind), "")

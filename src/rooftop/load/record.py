@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from rooftop.errors import StoreFailed
 from rooftop.load.job import Job
+from rooftop.load.reply import Taken
 from rooftop.load.spool import ENDS, NOTHING, Batch, read_batches, read_job, read_prompt_index
-from rooftop.load.stream import Taken
 
 Ints = NDArray[np.int64]
 STEP_NS = 500_000
