@@ -134,6 +134,12 @@ def test_seconds_end_a_level_and_what_is_open_is_finished(server: Truth, tmp_pat
     assert any("prompts came twice" in warning for warning in level.client.warnings) if level.client else False
 
 
+def test_a_level_stops_once_its_rate_is_known_or_says_that_it_is_not(server: Truth, tmp_path: Path) -> None:
+    workload = replace(closed(None, users=2), stop=Stop(seconds=0.3, precision=0.001))
+    level = measure(job(server.url, workload, tmp_path), prompts(4, ttft_s=0.05))
+    assert "not known to 0.1 %" in level.notes[0]
+
+
 def test_servers_share_by_least_open_streams(server: Truth, tmp_path: Path) -> None:
     with Truth(Script()) as other:
         target = Target((server.url, other.url), "truth")

@@ -96,7 +96,7 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
     drive.tell = lambda now: tell(now, "level", level.limit or 0)
     write_json(folder / "begin.json", {"started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
                                        "name": prompts.name})
-    pool = drive.opened
+    pool = drive.pool.opened
     cpu, wall = time.process_time(), time.monotonic()
     if not drive.fault and not drive.stopping:
         drive.run(level)
@@ -116,9 +116,9 @@ def _any_whole(folder: Path) -> bool:
 def ended(drive: Drive, why: str, cpu_share: float) -> dict[str, Any]:
     """What only the loop knows, for the proof."""
     return {"why": "stopped" if drive.stopping else why, "fault": [*drive.fault, ""] if drive.fault else None,
-            "cpu_share": cpu_share, "streams_open_max": drive.active_most, "connect_ns": drive.connect_ns[:4096],
-            "tls_ns": drive.tls_ns[:4096], "dns_s": max(point.dns_s for point in drive.endpoints),
-            "opened": drive.opened}
+            "cpu_share": cpu_share, "streams_open_max": drive.active_most, "connect_ns": drive.pool.connect_ns[:4096],
+            "tls_ns": drive.pool.tls_ns[:4096], "dns_s": max(point.dns_s for point in drive.pool.endpoints),
+            "opened": drive.pool.opened}
 
 
 def tell(drive: Drive, stage: str, total: int) -> None:

@@ -12,10 +12,11 @@ import httptools
 
 from rooftop.load.client import ANCILLARY, Connection, Endpoint
 from rooftop.load.pace import Pace, Waiting
+from rooftop.load.pool import Pool
 from rooftop.load.spool import BATCH_BYTES, ENDS, MISSING, NOTHING, READ_MOST, Writer
 
-READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 SPIN_NS = 80_000
+SPARE = 8  # idle connections to have at hand where the number of open streams has no limit
 OPEN_TURN = 16  # reads between two looks at the schedule
 SECOND_NS = 1_000_000_000
 CONNECT_NS = 10 * SECOND_NS
@@ -30,18 +31,13 @@ class Drive:
 
     def __init__(self, endpoints: tuple[Endpoint, ...], context: ssl.SSLContext | None, writer: Writer,
                  prompt: Callable[[int], tuple[bytes, memoryview, int]], timeout_s: float) -> None:
-        self.endpoints, self.context, self.writer, self.prompt = endpoints, context, writer, prompt
+        self.pool = Pool(endpoints, context)
+        self.writer, self.prompt = writer, prompt
         self.timeout_ns = round(timeout_s * 1e9)
-        self.epoll = select.epoll()
-        self.connections: dict[int, Connection] = {}
-        self.idle: list[list[Connection]] = [[] for _ in endpoints]
         self.open = [0] * len(endpoints)
         self.waiting: deque[Waiting] = deque()
-        self.active = self.active_most = self.opened = self.done = self.failed = self.chunks = 0
-        self.sent_prompts = 0
-        self.connect_ns: list[int] = []
-        self.tls_ns: list[int] = []
-        self.refused_in_a_row = 0
+        self.active = self.active_most = self.done = self.failed = self.chunks = 0
+        self.sent_prompts = self.spare = 0
         self.fault: tuple[str, str] | None = None
         self.stopping = False
         self.turn_most = -1
@@ -55,41 +51,28 @@ class Drive:
     def listen(self, descriptor: int) -> None:
         """Stop the level when this descriptor (the parent's pipe) becomes readable."""
         self.control = descriptor
-        self.epoll.register(descriptor, READ)
+        self.pool.epoll.register(descriptor, select.EPOLLIN)
 
-    def open_connection(self, server: int) -> None:
-        """Begin to connect; the connection joins the idle ones when it is ready."""
-        connection = Connection(self.endpoints[server], server, self.opened, self.context)
-        self.opened += 1
-        self.connections[connection.fd] = connection
-        self.epoll.register(connection.fd, BOTH)
+    def _open(self, server: int) -> None:
+        try:
+            self.pool.open(server)
+        except OSError as error:
+            self.fault = self.fault or ("connect", f"no more connections: {error.strerror}; raise the limit of open "
+                                                   "files (ulimit -n)")
 
     def open_all(self, count: int) -> None:
         """Open `count` connections over all servers and wait until each is ready or has failed."""
-        servers = len(self.endpoints)
+        pool, servers = self.pool, len(self.open)
         began = _clock()
         todo = [number % servers for number in range(count)][::-1]
         while not self.stopping and not self.fault:
-            while todo and len(self.connections) - sum(map(len, self.idle)) < 256:
-                self.open_connection(todo.pop())
-            if not todo and len(self.connections) == sum(map(len, self.idle)):
+            while todo and not self.fault and len(pool.connections) - pool.resting() < 256:
+                self._open(todo.pop())
+            if not todo and len(pool.connections) == pool.resting():
                 return
             self._turn(0.1)
-            if _clock() - began > CONNECT_NS + (self.opened // 256) * SECOND_NS:
-                self.fault = ("connect", f"only {sum(map(len, self.idle))} of {count} connections were accepted")
-
-    def _drop(self, connection: Connection) -> None:
-        self.connections.pop(connection.fd, None)
-        if connection in self.idle[connection.server]:
-            self.idle[connection.server].remove(connection)
-        connection.close()
-
-    def _ready(self, connection: Connection) -> None:
-        self.refused_in_a_row = 0
-        self.connect_ns.append(connection.connect_ns)
-        self.tls_ns.append(connection.tls_ns)
-        self.epoll.modify(connection.fd, READ)
-        self._put_back(connection)
+            if _clock() - began > CONNECT_NS + (pool.opened // 256) * SECOND_NS:
+                self.fault = ("connect", f"only {pool.resting()} of {count} connections were accepted")
 
     def _put_back(self, connection: Connection) -> None:
         """A connection is free: it takes the request that waits longest for its server, or idles."""
@@ -98,15 +81,15 @@ class Drive:
                 self.waiting.remove(waiting)
                 self._send(connection, waiting)
                 return
-        self.idle[connection.server].append(connection)
+        self.pool.idle[connection.server].append(connection)
 
     def _refused(self, connection: Connection, kind: str, words: str) -> None:
         """A connection could not be made: the request that waits for it fails."""
         server = connection.server
-        self._drop(connection)
-        self.refused_in_a_row += 1
-        if self.refused_in_a_row > max(32, 2 * len(self.connections)):
-            self.fault = self.fault or ("connect", f"{self.endpoints[server].url} takes no connections: {words}")
+        self.pool.drop(connection)
+        self.pool.refused += 1
+        if self.pool.refused > max(32, 2 * len(self.pool.connections)):
+            self.fault = self.fault or ("connect", f"{connection.endpoint.url} takes no connections: {words}")
         for waiting in self.waiting:
             if waiting.server == server:
                 self.waiting.remove(waiting)
@@ -127,11 +110,14 @@ class Drive:
             self.active_most = self.active
         waiting = Waiting(number, self.sent_prompts, pace.take(), after, server)
         self.sent_prompts += 1
-        if self.idle[server]:
-            self._send(self.idle[server].pop(), waiting)
+        idle = self.pool.idle[server]
+        if idle:
+            self._send(idle.pop(), waiting)
+            if len(idle) < self.spare:
+                self._open(server)
         else:
             self.waiting.append(waiting)
-            self.open_connection(server)
+            self._open(server)
 
     def _send(self, connection: Connection, waiting: Waiting) -> None:
         head, body, room = self.prompt(waiting.prompt)
@@ -153,7 +139,7 @@ class Drive:
         if whole:
             connection.quick = connection.tls is None
         else:
-            self.epoll.modify(connection.fd, BOTH)
+            self.pool.watch(connection, sending=True)
 
     def _record_send(self, waiting: Waiting, connection: Connection, now: int, sent: int) -> None:
         due = now if waiting.due_ns is None else self.origin_ns + waiting.due_ns
@@ -171,18 +157,18 @@ class Drive:
             connection.state = "ready"
             self._put_back(connection)
         else:
-            self._drop(connection)
+            self.pool.drop(connection)
         self._finished(waiting, connection.server, 0, "" if status == 200 else f"http {status}")
 
     def _broken(self, connection: Connection, kind: str, words: str) -> None:
         """The connection failed with a request on it; one that got no byte back on a kept connection goes again."""
         waiting, server = connection.request, connection.server
         early = connection.received == 0 and kind in ("eof", "reset") and not self.stopping
-        self._drop(connection)
+        self.pool.drop(connection)
         if early and waiting.tries == 0:
             waiting.tries = 1
             self.waiting.append(waiting)
-            self.open_connection(server)
+            self._open(server)
             return
         self._finished(waiting, server, ENDS.index(kind), words)
 
@@ -204,7 +190,7 @@ class Drive:
     def run(self, pace: Pace) -> None:
         """One phase: from its origin (now) until all its requests have ended, or it is stopped."""
         self.pace = pace
-        self.turn_most = -1 if pace.closed else OPEN_TURN
+        self.turn_most, self.spare = (-1, 0) if pace.closed or pace.warmup else (OPEN_TURN, 0 if pace.users else SPARE)
         self.done = self.failed = self.active_most = self.chunks = 0
         self.writer.mark_clocks()
         self.origin_ns = _clock()
@@ -243,15 +229,15 @@ class Drive:
         if left > 2_000_000:
             return (left - 1_500_000) * 1e-9
         if left > SPIN_NS:
-            select.select((self.epoll,), (), (), (left - SPIN_NS) * 1e-9)
+            select.select((self.pool.epoll,), (), (), (left - SPIN_NS) * 1e-9)
         return 0.0
 
     def _turn(self, nap_s: float) -> None:
         """Wait once and take in what came.  This is the hot path: about one turn for each token under paced load."""
-        events = self.epoll.poll(nap_s, self.turn_most)
+        events = self.pool.epoll.poll(nap_s, self.turn_most)
         if not events:
             return
-        writer, connections = self.writer, self.connections
+        writer, connections = self.writer, self.pool.connections
         view = writer.view
         began = len(writer.who)
         now = _clock()
@@ -324,9 +310,10 @@ class Drive:
                 self._refused(connection, kind, error.strerror or str(error))
                 return
             if ready:
-                self._ready(connection)
+                self.pool.ready(connection)
+                self._put_back(connection)
             elif connection.state != "connecting":
-                self.epoll.modify(connection.fd, BOTH if connection.out else READ)
+                self.pool.watch(connection, sending=connection.out is not None)
 
     def _idle_ended(self, connection: Connection, now: int) -> None:
         """The server closed a connection between requests: open another, unless it does so at once each time."""
@@ -335,15 +322,15 @@ class Drive:
             with contextlib.suppress(OSError):
                 if connection.receive(self.writer.view[self.writer.used:])[1] != b"eof":
                     return
-        self._drop(connection)
+        self.pool.drop(connection)
         if lived > SECOND_NS:
-            self.open_connection(server)
+            self._open(server)
 
     def _read_slowly(self, connection: Connection, mask: int, now: int) -> None:
         writer = self.writer
         try:
             if connection.out is not None and mask & select.EPOLLOUT and connection.flush():
-                self.epoll.modify(connection.fd, READ)
+                self.pool.watch(connection, sending=False)
                 connection.heard_ns = now
                 connection.quick = connection.tls is None
             if not mask & ~select.EPOLLOUT:
@@ -365,7 +352,7 @@ class Drive:
 
     def _tick(self, now: int) -> None:
         """Twice a second: silent streams, clocks, what is to go to disk, progress."""
-        for connection in list(self.connections.values()):
+        for connection in list(self.pool.connections.values()):
             if connection.state == "busy":
                 if now - connection.heard_ns > self.timeout_ns:
                     self._broken(connection, "timeout", f"silent for {self.timeout_ns * 1e-9:g} s")
@@ -389,7 +376,7 @@ class Drive:
         if self.pace is not None:
             self.pace.stop("stopped")
         self.waiting.clear()
-        for connection in list(self.connections.values()):
+        for connection in list(self.pool.connections.values()):
             if connection.state == "busy":
                 self._broken(connection, "stopped" if self.stopping else "lost", "cut when the level was ended")
 

@@ -21,6 +21,7 @@ from rooftop.domain.trial import ClientProof, Reply
 from rooftop.errors import BadInput, MissingPart
 from rooftop.load.job import Job, Prompt
 from rooftop.load.spool import write_job
+from rooftop.units import share
 
 GRACE_S = 10.0
 STOPPED = Fault("stopped", "stopped by the user; what was measured is kept")
@@ -142,16 +143,18 @@ def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
     record = read_record(folder)
     end = record.end
     replies = tuple(read_reply(taken, keep_text=keep_text) for taken in requests(record))
-    notes = []
     fault = _fault(end, replies)
     if end is not None and end.get("why") == "warm-up failed":
         warm = [read_reply(taken) for taken in requests(record, warmup=True)]
         kind, words = _most_frequent(warm)
         fault = Fault("warm-up", f"all {len(warm)} requests of the warm-up failed: {kind}: {words}",
                       remedy="check the URL, the model's name and the key; the server's log may say more")
+    wanted, why = record.job.workload.stop.precision, (end or {}).get("why")
+    notes = (f"output tokens/s was not known to {share(wanted)} when the level ended by its {why}",) \
+        if wanted is not None and why in ("requests", "seconds") else ()
     measured = max((reply.end_ns for reply in replies), default=0) * 1e-9
     client = prove(record, replies) if record.origin_ns is not None else None
-    return Level(replies, client, measured, str(record.begin.get("started_at", "")), tuple(notes), fault,
+    return Level(replies, client, measured, str(record.begin.get("started_at", "")), notes, fault,
                  record.origin_ns or 0)
 
 

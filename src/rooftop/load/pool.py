@@ -1,0 +1,55 @@
+"""All connections of a level: opening, idle ones by server, and what opening them cost."""
+
+import select
+import ssl
+
+from rooftop.load.client import Connection, Endpoint
+
+READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
+
+
+class Pool:
+    """Connections by descriptor, the idle ones by server.
+
+    connect_ns, tls_ns: what each took to connect, and for its TLS handshake; never part of a request's time.
+    """
+
+    __slots__ = ("connect_ns", "connections", "context", "endpoints", "epoll", "idle", "opened", "refused", "tls_ns")
+
+    def __init__(self, endpoints: tuple[Endpoint, ...], context: ssl.SSLContext | None) -> None:
+        self.endpoints, self.context = endpoints, context
+        self.epoll = select.epoll()
+        self.connections: dict[int, Connection] = {}
+        self.idle: list[list[Connection]] = [[] for _ in endpoints]
+        self.connect_ns: list[int] = []
+        self.tls_ns: list[int] = []
+        self.opened = self.refused = 0
+
+    def open(self, server: int) -> None:
+        """Begin to connect.  Raises OSError where the system has no socket left."""
+        connection = Connection(self.endpoints[server], server, self.opened, self.context)
+        self.opened += 1
+        self.connections[connection.fd] = connection
+        self.epoll.register(connection.fd, BOTH)
+
+    def ready(self, connection: Connection) -> None:
+        """Note what connecting took."""
+        self.refused = 0
+        self.connect_ns.append(connection.connect_ns)
+        self.tls_ns.append(connection.tls_ns)
+        self.epoll.modify(connection.fd, READ)
+
+    def resting(self) -> int:
+        """How many connections idle."""
+        return sum(map(len, self.idle))
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection."""
+        self.connections.pop(connection.fd, None)
+        if connection in self.idle[connection.server]:
+            self.idle[connection.server].remove(connection)
+        connection.close()
+
+    def watch(self, connection: Connection, *, sending: bool) -> None:
+        """Be told when it can be read, or also when more can be sent."""
+        self.epoll.modify(connection.fd, BOTH if sending else READ)
