@@ -18,10 +18,10 @@ from rooftop.load.client import find_endpoints, tls_context
 from rooftop.load.drive import Drive
 from rooftop.load.job import Job
 from rooftop.load.pace import Pace, pool_size
+from rooftop.load.promptness import be_prompt
 from rooftop.load.reply import Taken, read_reply
 from rooftop.load.spool import Writer, raw_answers, read_job, read_prompt_index
 
-PRIORITY = -10
 ROOM_BYTES = 1 << 24
 ROOM_PER_TOKEN = 1 << 12
 
@@ -64,17 +64,12 @@ def main(folder: Path) -> int:
 
 
 def run(job: Job, folder: Path) -> dict[str, Any]:
-    """Connections, warm-up, level; what the loop knows of itself.
-
-    The process takes a higher priority where it may: it needs little, and what it reads late cannot be told apart.
-    """
+    """Connections, warm-up, level; what the loop knows of itself."""
     workload = job.workload
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with contextlib.suppress(OSError):
-        os.nice(PRIORITY - os.nice(0))
-        Path("/proc/self/autogroup").write_text(str(PRIORITY), encoding="ascii")
+    be_prompt()
     endpoints = find_endpoints(job.target, os.environ)
     prompts = Prompts(folder, workload.seed)
     if not prompts.index:
