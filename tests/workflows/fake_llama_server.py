@@ -30,6 +30,9 @@ class Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health" and MODE == "loading for ever":
             self.answer(503, '{"error": {"message": "Loading model"}}')
+        elif self.path == "/shrink":
+            say("0.01.00.1 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 7, kv_unified = 'false'")
+            self.answer(200, "{}")
         elif self.path == "/health":
             self.answer(200, '{"status":"ok"}')
         elif self.path == "/props":

@@ -23,9 +23,12 @@ from rooftop.domain.vocabulary import ERRORS
 from rooftop.engines.llamacpp import ENGINE
 from rooftop.errors import MissingPart
 from rooftop.launchers.local import Local, LocalProcess
+from rooftop.load import http
 from rooftop.workflows import start
 from rooftop.workflows.fetch import find
 from rooftop.workflows.launch import Running, started
+from rooftop.workflows.program import Replica
+from rooftop.workflows.start import Start
 
 LOCAL = Local(grace_s=0.5)
 
@@ -113,6 +116,31 @@ def test_a_broken_claim(program: str, tmp_path: Path) -> None:
     with started(plan, engine=ENGINE, launcher=LOCAL, logs=tmp_path) as running:
         (claim,) = running.launch.claims
         assert (claim.asked, claim.found, claim.holds) == (4, 1, False)
+
+
+def test_a_claim_that_breaks_later(program: str, tmp_path: Path) -> None:
+    with started(fake(program, parallel=4), engine=ENGINE, launcher=LOCAL, logs=tmp_path) as running:
+        assert [claim.holds for claim in running.launch.claims] == [True]
+        assert http.fetch(f"{running.urls[0]}/shrink").status == 200
+        (claim,) = running.check()
+        assert (claim.found, claim.holds) == (1, False)
+        assert claim.proof is not None
+        assert claim.proof.text in running.log_texts()[0].splitlines()[claim.proof.line - 1]
+
+
+def test_a_growing_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    start = Start(Replica(0, Plan(Model("m")), ()), (), log)
+    assert start.tail() == []
+    seen = []
+    for part in (b"one\ntw", b"o\r\n", "drei: ü".encode()[:-1], "ü".encode()[1:] + b"\nlast"):
+        with log.open("ab") as file:
+            file.write(part)
+        seen.append(start.tail())
+    assert seen == [["one"], ["two"], [], ["drei: ü"]]
+    assert start.finish() == ["one", "two", "drei: ü", "last"]
+    assert start.count == 4
+    assert [at for at, _ in start.lines] == sorted(at for at, _ in start.lines)
 
 
 @pytest.mark.parametrize(("mode", "kind", "reason", "phase"), [

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -20,10 +21,11 @@ _GREEDY_TOKENS = 16
 _LINE_LIMIT = 1 << 20
 
 
-def first_token(url: str, model: str, *, timeout_s: float) -> str:
-    """The first text that a real streamed completion brings; the stream is read to its end.
+def first_token(url: str, model: str, *, timeout_s: float) -> tuple[str, float]:
+    """The text of a short streamed completion and when its first came (`time.monotonic`); it is read to its end.
 
-    Raises ServerRefused where it ends without text, ServerUnreachable where the connection breaks or stands still.
+    `timeout_s` is the longest silence.  Raises ServerRefused where it ends without text, ServerUnreachable where the
+    connection breaks or stands still.
     """
     parts = urlsplit(url)
     wire = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -36,7 +38,7 @@ def first_token(url: str, model: str, *, timeout_s: float) -> str:
             said = " ".join(answer.read(2000).decode("utf-8", "replace").split())
             raise ServerRefused(f"the first completion was answered with HTTP {answer.status}: {said[:300]}",
                                 where=where)
-        text = _stream_text(answer, where)
+        text, at = _stream_text(answer, where)
     except TimeoutError as error:
         raise ServerUnreachable(f"the first completion stood still for {timeout_s:g} s", where=where) from error
     except (OSError, http.client.HTTPException, socket.gaierror) as error:
@@ -46,11 +48,11 @@ def first_token(url: str, model: str, *, timeout_s: float) -> str:
         wire.close()
     if not text:
         raise ServerRefused("the first completion ended without a token", where=where)
-    return text
+    return text, at
 
 
-def _stream_text(answer: http.client.HTTPResponse, where: str) -> str:
-    text = ""
+def _stream_text(answer: http.client.HTTPResponse, where: str) -> tuple[str, float]:
+    text, at = "", 0.0
     while line := answer.readline(_LINE_LIMIT):
         data = line.strip().removeprefix(b"data:").strip()
         if not line.startswith(b"data:") or data == b"[DONE]":
@@ -59,21 +61,23 @@ def _stream_text(answer: http.client.HTTPResponse, where: str) -> str:
             event = json.loads(data)
             choices = event.get("choices") or ()
             text += "".join(choice.get("text") or "" for choice in choices)
+            at = at or (time.monotonic() if text else 0.0)
         except (ValueError, AttributeError) as error:
             raise ServerRefused(f"the first completion's stream is not JSON: {data[:100]!r}", where=where) from error
         if "error" in event:
             raise ServerRefused(f"the first completion failed: {json.dumps(event['error'])[:300]}", where=where)
-    return text
+    return text, at
 
 
 def greedy(urls: Sequence[str], model: str, *, timeout_s: float) -> tuple[str, ...]:
     """The text of each fixed prompt at temperature 0, prompts dealt out over the replicas.
 
-    Empty where a prompt has no answer: a comparison of texts needs all of them.
+    Empty where not all of them are answered within `timeout_s`: a comparison of texts needs all.
     """
     texts = []
+    until = time.monotonic() + timeout_s
     for number, prompt in enumerate(PROMPTS):
-        with Session(urls[number % len(urls)], timeout_s=timeout_s) as server:
+        with Session(urls[number % len(urls)], timeout_s=max(0.1, until - time.monotonic())) as server:
             body = {"model": model, "prompt": prompt, "max_tokens": _GREEDY_TOKENS, "temperature": 0, "seed": 0}
             try:
                 answer = server.post("/v1/completions", body)

@@ -27,8 +27,7 @@ __all__ = ["Running", "replicas", "resolve", "started"]
 
 LOGS = "rooftop-logs"
 _LOOK_S = 0.1
-_GREEDY_TIMEOUT_S = 120.0
-_LATE_LINES = 5000
+_GREEDY_S = 60.0
 
 
 @dataclass(slots=True)
@@ -62,8 +61,7 @@ class Running:
         """Why a server ended since it was ready, by its log; None while all run."""
         for start in self.starts:
             if start.process is not None and (code := start.process.poll()) is not None:
-                start.tail()
-                lines = [line for _, line in start.lines]
+                lines = start.text()
                 found = self.engine.witness.fault(lines, code)
                 return found or Fault("unknown", f"a server ended by itself with exit code {code}", line=len(lines))
         return None
@@ -159,7 +157,7 @@ def _launched(running: Running, caches: str, tell: Tell) -> Launch:
         caches="cold" if caches == "cold" else "warm" if caches == "warm" else "unknown",
         phases=slowest.phases(engine.phase), engine_version=version(engine, starts[0].program, starts[0].url))
     if broken is not None and broken.fault is not None:
-        lines = [line for _, line in broken.lines]
+        lines = broken.text()
         fault = broken.fault
         if not fault.last_phase and launch.phases:
             fault = replace(fault, last_phase=launch.phases[-1].name)
@@ -168,7 +166,7 @@ def _launched(running: Running, caches: str, tell: Tell) -> Launch:
         return replace(launch, fault=fault, evidence=engine.witness.read_log(lines))
     tell(Progress("launch", "verifying"))
     evidence, claims = _verified(plan, engine, starts)
-    texts = decode.greedy([start.url for start in starts], plan.model.name, timeout_s=_GREEDY_TIMEOUT_S)
+    texts = decode.greedy([start.url for start in starts], plan.model.name, timeout_s=_GREEDY_S)
     return replace(launch, evidence=evidence, claims=claims, greedy=texts,
                    startup_s=max(start.token_at or 0.0 for start in starts) - origin)
 
@@ -194,15 +192,11 @@ def _verified(plan: Plan, engine: Engine, starts: Sequence[Start]) -> tuple[tupl
 
 def _said(start: Start, engine: Engine) -> tuple[Evidence, ...]:
     """One server's words so far: its log (the start whole, of the rest the last lines) and its pages."""
-    known = len(start.lines)
     start.tail()
     if not start.evidence:
         start.evidence = engine.witness.read_log([line for _, line in start.lines])
-        late: tuple[Evidence, ...] = ()
-    else:
-        skip = max(known, len(start.lines) - _LATE_LINES)
-        late = tuple(replace(one, line=one.line + skip)
-                     for one in engine.witness.read_log([line for _, line in start.lines[skip:]]))
+    skipped = start.count - len(start.late)
+    late = tuple(replace(one, line=one.line + skipped) for one in engine.witness.read_log(tuple(start.late)))
     pages: list[Evidence] = []
     for path in engine.pages.info:
         try:

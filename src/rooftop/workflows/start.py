@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from rooftop.workflows.program import Replica
 
 HOST = "127.0.0.1"
 PORT_TRIES = 4
+LATE_LINES = 5000
 _TAIL_S = 0.01
 _PROBE_S = 0.05
 DEATH_S = 3.0
@@ -26,8 +28,9 @@ _DECODE_S = 60.0
 class Start:
     """One server on its way up.
 
-    `lines` are (arrival, line), the arrival on the clock of `time.monotonic`, to within 10 ms.  `began`, `ready_at`
-    and `token_at` are on the same clock.
+    `lines` are (arrival, line), the arrival on the clock of `time.monotonic`, to within 10 ms; `began`, `ready_at` and
+    `token_at` are on the same clock.  Once the start's evidence is taken, the last of the lines that follow are `late`;
+    `count` is the number of all lines.
     """
 
     replica: Replica
@@ -46,6 +49,8 @@ class Start:
     fault: Fault | None = None
     evidence: tuple[Evidence, ...] = ()
     lines: list[tuple[float, str]] = field(default_factory=list)
+    late: deque[str] = field(default_factory=lambda: deque(maxlen=LATE_LINES))
+    count: int = 0
     _offset: int = 0
     _rest: bytes = b""
 
@@ -61,14 +66,26 @@ class Start:
         *whole, self._rest = (self._rest + data).split(b"\n")
         now = time.monotonic()
         new = [line.decode("utf-8", "replace").rstrip("\r") for line in whole]
-        self.lines += [(now, line) for line in new]
+        self._take(new, now)
         return new
+
+    def _take(self, new: list[str], now: float) -> None:
+        self.count += len(new)
+        if self.evidence:
+            self.late.extend(new)
+        else:
+            self.lines += [(now, line) for line in new]
+
+    def text(self) -> list[str]:
+        """The lines of the start and the last of those after it, up to the log's end as it is now."""
+        self.tail()
+        return [*(line for _, line in self.lines), *self.late]
 
     def finish(self) -> list[str]:
         """The log to its end, a last line without its end included; for a server that has ended."""
         self.tail()
         if self._rest:
-            self.lines.append((time.monotonic(), self._rest.decode("utf-8", "replace")))
+            self._take([self._rest.decode("utf-8", "replace")], time.monotonic())
             self._rest = b""
         return [line for _, line in self.lines]
 
@@ -90,6 +107,7 @@ class Start:
         if self.log.exists():
             self.log.rename(self.log.with_name(f"{self.log.stem}-port-{self.port}.log"))
         self.lines.clear()
+        self.count = 0
         self._offset, self._rest, self.ready_at, self.ended_at = 0, b"", None, None
 
 
@@ -178,8 +196,7 @@ def _await_token(start: Start, process: Process, engine: Engine, until: float) -
     """Ask for a real streamed completion: healthy but dead on the first token is not ready."""
     timeout_s = max(_DECODE_S, until - time.monotonic())
     try:
-        start.token = decode.first_token(start.url, start.replica.plan.model.name, timeout_s=timeout_s)
-        start.token_at = time.monotonic()
+        start.token, start.token_at = decode.first_token(start.url, start.replica.plan.model.name, timeout_s=timeout_s)
         return None
     except RooftopError as error:
         failure = error
