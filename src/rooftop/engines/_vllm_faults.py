@@ -102,12 +102,17 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
         fatal.append(hang)
     fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
     if fatal:
-        return _fault(min(fatal, key=lambda item: (_LATE.get(item.kind, 0), item.line)), lines)
+        return _fault(min(fatal, key=lambda item: (_lateness(item), item.line)), lines)
     if exit_code is not None:
         return _fault(_by_exit(lines, exit_code, ready), lines) if exit_code else None
     order = {kind: place for place, kind in enumerate(_MILD)}
     mild = [item for item in (*found, *_from_facts(facts), *_slow(lines), hang) if item and item.kind in order]
     return _fault(min(mild, key=lambda item: (order[item.kind], item.line)), lines) if mild else None
+
+
+def _lateness(found: _Found) -> int:
+    """Causes before echoes: a process that is seen to die may be either, so its place in the log decides."""
+    return _LATE["unknown"] if "died unexpectedly" in found.reason else _LATE.get(found.kind, 0)
 
 
 def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
@@ -122,16 +127,17 @@ def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
 
 def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
     found: list[_Found] = []
-    seen: set[tuple[Cause, bool]] = set()
+    seen: set[tuple[Cause, bool, bool]] = set()
     for line in lines:
         if line.body and not _DULL.match(line.body) and _ANY.search(line.body):
             hits = ((cause, cause.pattern.search(line.body)) for cause in CAUSES)
             cause, match = next((cause, match) for cause, match in hits if match)
-            key = (cause, line.number > ready)
+            key = (cause, line.number > ready, line.body.startswith("    "))
             if key not in seen:
                 seen.add(key)
                 found.append(_place(cause, match, line, lines, ready))
-    return found
+    said = {item.kind for item in found if not item.reason.startswith("    ")}
+    return [item for item in found if item.kind not in said or not item.reason.startswith("    ")]
 
 
 def _plain(cause: Cause) -> str:
