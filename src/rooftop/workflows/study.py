@@ -60,17 +60,19 @@ class Site:
     tell: Tell
     clock: Clock
     title: str = ""
-    stage: str = field(default="", init=False)
+    now: str = field(default="", init=False)
 
     def say(self, stage: str, detail: str = "") -> None:
         """Tell what runs now, with the place in the whole study."""
-        self.stage = stage
-        words = f"{self.title}: {detail}" if detail else self.title
-        self.tell(Progress(stage, words, self.clock.done, self.clock.total, self.clock.left_s))
+        self.now = f"{self.title}: {detail}" if detail else self.title
+        self._tell(stage, self.now)
 
     def relay(self, progress: Progress) -> None:
-        """Pass on what a part of the work says, inside the place in the whole study."""
-        self.say(progress.stage, progress.detail)
+        """Pass on what a part of the work says, behind what runs now."""
+        self._tell(progress.stage, f"{self.now}, {progress.detail}" if progress.detail else self.now)
+
+    def _tell(self, stage: str, words: str) -> None:
+        self.tell(Progress(stage, words, self.clock.done, self.clock.total, self.clock.left_s))
 
 
 def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = False) -> None:
