@@ -1,0 +1,1 @@
+"""From a model's files to its Architecture: configuration, weight index, GGUF header."""
