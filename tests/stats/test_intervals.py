@@ -126,6 +126,11 @@ def test_one_repeat_stands_for_itself_and_missing_ones_are_named() -> None:
     assert across([figure(None, why_not="x"), figure(None, why_not="x")]).value is None
 
 
+def test_cautions_stay_but_a_missing_interval_is_mended() -> None:
+    caution = "no interval: it needs at least 3 rounds of requests, there are 1; no steady window: so it is"
+    assert across([figure(1.0, why_not=caution), figure(2.0)]).why_not == "no steady window: so it is"
+
+
 def test_across_refuses_a_mixture() -> None:
     with pytest.raises(ValueError, match="one metric"):
         across([figure(1.0), figure(1.0, metric="n")])

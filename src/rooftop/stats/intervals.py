@@ -186,7 +186,8 @@ def across(repeats: Sequence[Measurement]) -> Measurement:
     With values v_1..v_r of sample standard deviation s the half width is t_(r-1) s / sqrt(r); the spread of the
     repeats already holds the variation within each.  But few repeats can agree by chance: the half width is never less
     than what the intervals within say, sqrt(sum of their squared half widths) / r.  With one repeat, its own.
-    Repeats without value are left out and named in `why_not`.  Raises ValueError for no or for mixed metrics.
+    Repeats without value are left out and named in `why_not`; where all have one, the cautions of the first stay, but
+    not that it had no interval.  Raises ValueError for no or for mixed metrics.
     """
     if not repeats or len({one.metric for one in repeats}) > 1:
         raise ValueError(f"repeats of one metric, not of {sorted({one.metric for one in repeats}) or 'none'}")
@@ -196,9 +197,10 @@ def across(repeats: Sequence[Measurement]) -> Measurement:
         return first
     values = [value for _, value in kept]
     count = sum(one.count for one, _ in kept)
-    why_not = next((one.why_not for one in repeats if one.value is None), "")
-    if why_not:
-        why_not = f"{len(kept)} of {len(repeats)} repeats have a value; the others: {why_not}"
+    why_not = "; ".join(part for part in first.why_not.split("; ") if not part.startswith("no interval"))
+    if len(kept) < len(repeats):
+        missing = next(one.why_not for one in repeats if one.value is None)
+        why_not = f"{len(kept)} of {len(repeats)} repeats have a value; the others: {missing}"
     value = float(np.mean(values))
     if len(values) == 1:
         return Measurement(first.metric, first.unit, value, kept[0][0].interval, count, why_not)
