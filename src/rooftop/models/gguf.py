@@ -113,7 +113,8 @@ class _Reader:
         return self.data[self.at - length:self.at].decode("utf-8", "replace")
 
     def skip_text(self) -> None:
-        self.at += self.count(len(self.data) - self.at, "bytes of text")
+        length = self.count(len(self.data) - self.at, "bytes of text")
+        self.at += length
 
     def value(self, kind: int) -> Any:
         """One value; a list longer than what any layer table needs is only measured."""
