@@ -45,11 +45,15 @@ class Page(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if MODE == "dead at first token":
             os.kill(os.getpid(), signal.SIGSEGV)
+            time.sleep(600)
         if MODE == "gone at first token":
             print("GGML_ASSERT(n_tokens > 0) failed", file=sys.stderr, flush=True)
             os._exit(134)
         if MODE == "500":
             self.answer(500, '{"error": {"message": "compute error"}}')
+        elif not body.get("stream") and MODE == "dead after first token":
+            os.kill(os.getpid(), signal.SIGSEGV)
+            time.sleep(600)
         elif not body.get("stream"):
             self.answer(200, json.dumps({"choices": [{"text": f"{body['prompt']} and so on"}]}))
         else:

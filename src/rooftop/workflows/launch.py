@@ -21,7 +21,7 @@ from rooftop.hardware import pagecache
 from rooftop.load.http import fetch
 from rooftop.workflows import decode, verify
 from rooftop.workflows.program import replicas, resolve, version
-from rooftop.workflows.start import Start, bring_up
+from rooftop.workflows.start import DEATH_S, Start, bring_up
 
 __all__ = ["Running", "replicas", "resolve", "started"]
 
@@ -63,7 +63,8 @@ class Running:
             if start.process is not None and (code := start.process.poll()) is not None:
                 lines = start.text()
                 found = self.engine.witness.fault(lines, code)
-                return found or Fault("unknown", f"a server ended by itself with exit code {code}", line=len(lines))
+                return found or Fault("unknown", f"a server ended by itself with exit code {code}", "read its log",
+                                      line=len(lines))
         return None
 
     def check(self) -> tuple[Claim, ...]:
@@ -167,6 +168,11 @@ def _launched(running: Running, caches: str, tell: Tell) -> Launch:
     tell(Progress("launch", "verifying"))
     evidence, claims = _verified(plan, engine, starts)
     texts = decode.greedy([start.url for start in starts], plan.model.name, timeout_s=_GREEDY_S)
+    give_up = time.monotonic() + (0.0 if texts else DEATH_S)
+    while (death := running.fault()) is None and time.monotonic() < give_up:
+        time.sleep(_LOOK_S)
+    if death is not None:
+        return replace(launch, evidence=evidence, claims=claims, fault=replace(death, last_phase="first token"))
     return replace(launch, evidence=evidence, claims=claims, greedy=texts,
                    startup_s=max(start.token_at or 0.0 for start in starts) - origin)
 
