@@ -4,12 +4,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rooftop.domain.engine import Command, Engine, Seat
 from rooftop.domain.launch import Evidence, Fault, Phase
 from rooftop.domain.launcher import Launcher, Process
+from rooftop.domain.vocabulary import stops
 from rooftop.errors import RooftopError, ServerUnreachable
 from rooftop.load.http import fetch
 from rooftop.workflows import decode
@@ -211,10 +212,10 @@ def _await_token(start: Start, process: Process, engine: Engine, until: float) -
         if fault.kind == "unknown" and code < 0:
             return Fault("segfault_first_token", f"it was healthy and died on the first token: {fault.reason}",
                          fault.remedy, "first token", fault.line)
-        return Fault(fault.kind, fault.reason, fault.remedy, "first token", fault.line)
+        return replace(fault, last_phase="first token")
     found = engine.witness.fault(lines, None)
-    if found is not None:
-        return found
+    if found is not None and stops(found.kind):
+        return replace(found, last_phase="first token")
     stalled = isinstance(failure, ServerUnreachable) and "stood still" in failure.what
     return Fault("hang_after_ready" if stalled else "unknown", f"it was healthy, but {failure.what}",
                  "health proves nothing: read the log's last lines; another layout may decode", "first token",
