@@ -15,7 +15,7 @@ def said(value: Fact, level: Level, source: str = "log", line: int = 1) -> Evide
     ([said(8, "asked")], None, None),
     ([said(8, "resolved")], True, 8),
     ([said(4, "resolved")], False, 4),
-    ([said(4, "resolved"), said(8, "built")], True, 8),
+    ([said(4, "resolved"), said(8, "built")], False, 4),
     ([said(8, "resolved"), said(4, "built")], False, 4),
     ([said(4, "built"), said(8, "used")], False, 4),
     ([said(8, "built"), said(8, "used")], True, 8),

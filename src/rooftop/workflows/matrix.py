@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rooftop.domain.launch import Launch
 from rooftop.domain.machine import Machine
@@ -13,6 +14,7 @@ from rooftop.stats import compare
 from rooftop.stats.intervals import across
 from rooftop.stats.summary import summarise
 from rooftop.store import Store
+from rooftop.workflows.launch import LOGS
 
 Groups = Mapping[tuple[str, str], Sequence[Trial]]
 METRICS: dict[Question, str] = {"one user": "tokens_per_s_per_user", "throughput": "output_tokens_per_s"}
@@ -27,8 +29,9 @@ def matrix(store: Store, study: str) -> tuple[Matrix, tuple[Trial, ...]]:
         raise BadInput(f"the store holds no study {study!r}", where=str(store.path), remedy=f"it holds: {known}")
     plans = _plans(launches, trials)
     levels = tuple(dict.fromkeys(trial.workload.level for trial in sorted(trials, key=_users)))
-    rows = tuple(_row(title, plan, [one for one in launches if one.plan.key == plan.key], launches)
-                 for title, plan in plans.items())
+    logs = store.path.parent / LOGS
+    rows = tuple(replace(_row(title, plan, own := [one for one in launches if one.plan.key == plan.key], launches),
+                         log=str(logs / own[0].id) if own else "") for title, plan in plans.items())
     groups = {(title, level): [trial for trial in trials
                                if trial.plan.key == plan.key and trial.workload.level == level]
               for title, plan in plans.items() for level in levels}
@@ -122,9 +125,14 @@ def _answer(question: str, chosen: Mapping[str, str], groups: Groups) -> Best | 
 def _conditions(launches: Sequence[Launch], trials: Sequence[Trial]) -> tuple[tuple[str, str], ...]:
     versions = dict.fromkeys(one.engine_version for one in launches if one.engine_version)
     around = [trial.surroundings for trial in trials if trial.surroundings]
-    lines = [("engine version", ", ".join(versions) or "not told"),
+    weights = launches[0].plan.model if launches else None
+    counts = dict.fromkeys(reply.count_source for trial in trials for reply in trial.replies)
+    lines = [("weights", f"{weights.path}, SHA-256 {weights.sha256 or 'not read'}" if weights else ""),
+             ("engine version", ", ".join(versions) or "not told"),
              ("rooftop", ", ".join(dict.fromkeys(one.rooftop_version for one in around))),
              ("Python", ", ".join(dict.fromkeys(one.python_version for one in around)))]
+    lines.append(("tokens counted by", ", ".join(counts)))
+    lines.append(("trials", f"{len(trials)}, on {len(launches)} starts"))
     if around:
         lines.append(("load average before the first level", f"{around[0].load_before:.2f}"))
     return tuple((name, value) for name, value in lines if value)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rooftop.domain.engine import Engine
 from rooftop.domain.launcher import Launcher
@@ -106,7 +105,7 @@ def _run_setup(plan: Plan, levels: Sequence[Step], site: Site) -> bool:
     for _ in range(STARTS):
         began = time.monotonic()
         site.say("launch", "starting")
-        with started(plan, engine=site.engine, launcher=site.launcher, logs=log_folder(site.store.path),
+        with started(plan, engine=site.engine, launcher=site.launcher, logs=site.store.path.parent,
                      timeout_s=site.study.start_timeout_s, study=site.study.name, tell=site.relay) as running:
             site.store.add_launch(running.launch, running.log_texts())
             if not running.launch.ready:
@@ -146,8 +145,3 @@ def sources(running: Running, engine: Engine) -> tuple[Source, ...]:
     pages = [metrics_page(url + engine.pages.metrics, engine.witness.read_metrics, server=number)
              for number, url in enumerate(running.urls)]
     return (*pages, processes(running.pids))
-
-
-def log_folder(store: Path) -> Path:
-    """Where the engines' logs of a store's launches lie."""
-    return store.with_name(store.name + "-logs")

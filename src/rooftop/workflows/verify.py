@@ -11,9 +11,9 @@ Asks = Sequence[tuple[str, Fact]]
 def check(asks: Asks, evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
     """A claim for each fact asked.
 
-    The strongest level that is said decides.  A claim is broken by any other value at that level, or at a proven one
-    (built, used): whoever contradicts there speaks of something that exists.  What is only asked proves nothing: the
-    claim is then unknown.  (Engines leave out what they corrected themselves later.)
+    A claim is broken by any other value that the engine resolved, built or used, and holds by the strongest level that
+    is said.  What is only asked proves nothing: the claim is then unknown.  (An engine's witness leaves out values
+    that the engine itself corrected later.)
     """
     return tuple(_claim(fact, asked, [one for one in evidence if one.fact == fact and one.level != "asked"])
                  for fact, asked in asks)
@@ -24,7 +24,7 @@ def _claim(fact: str, asked: Fact, said: Sequence[Evidence]) -> Claim:
         return Claim(fact, asked, None, None)
     best = max(said, key=lambda one: LEVELS.index(one.level))
     for one in said:
-        if one.level in (best.level, "built", "used") and not same(fact, one.value, asked):
+        if not same(fact, one.value, asked):
             return Claim(fact, asked, one.value, False, one)
     return Claim(fact, asked, best.value, True, best)
 
