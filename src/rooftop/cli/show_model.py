@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CONTEXTS = (1024, 8192, 32768, 131072)
 PART_NAMES = {"linear": "linear attention", "shared_experts": "shared experts", "lm_head": "LM head",
-              "mlp": "MLP", "norm": "norms"}
+              "mlp": "MLP", "norm": "norms", "residual": "hyper-connections"}
 
 
 def show_model(architecture: Architecture, as_json: bool = False) -> None:
@@ -116,8 +116,10 @@ def _cache(kind: Attention) -> str:
     """What a token leaves in the cache of all layers of this kind, in bf16."""
     if kind.kind == "linear":
         return f"none; {units.size(kind.kv_bytes(0))} a sequence"
-    size = units.size(len(kind.layers) * (2 * kind.cached_values + kind.index_bytes))
-    return f"{size}, last {kind.window} tokens" if kind.window else size
+    if not kind.window:
+        return units.size(kind.growth())
+    window = f"{units.size(len(kind.layers) * 2 * kind.cached_values)} for the last {kind.window}"
+    return f"{units.size(kind.growth())} + {window}" if kind.growth() else window
 
 
 def _sequences(architecture: Architecture) -> "RenderableType":

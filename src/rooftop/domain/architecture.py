@@ -10,10 +10,10 @@ from math import ceil
 from typing import Literal
 
 Part = Literal["embedding", "attention", "indexer", "linear", "mlp", "router", "experts", "shared_experts", "norm",
-               "lm_head"]
+               "lm_head", "residual"]
 Cut = Literal["heads", "kv_heads", "width", "experts", "vocab", "whole"]
 Axis = Literal["rows", "cols", ""]
-AttentionKind = Literal["full", "sliding", "chunked", "mla", "linear"]
+AttentionKind = Literal["full", "sliding", "chunked", "mla", "compressed", "linear"]
 
 INDEX_KEY_BLOCK = 128
 """Index keys of sparse attention are cached in fp8 with one fp32 scale for each 128 values (SGLang and vLLM)."""
@@ -116,6 +116,8 @@ class Attention:
 
     full: every past token is attended.  sliding, chunked: only the last `window` tokens, or those of the same chunk of
     `window`.  mla: full attention over one latent vector a token.  linear: a state of fixed size a sequence.
+    compressed: the last `window` tokens, and one entry for each `ratio` tokens of the whole context (0 = none), each
+    one vector that serves as key and value (DeepSeek-V4).
     heads, kv_heads: of a layer (linear: value heads, key heads).  key_dim, value_dim: width of one head's query and
     key, and of its value.
     mla: q_rank (None: no low rank), kv_rank and rope_dim make up the cache; nope_dim + rope_dim = key_dim.
@@ -138,12 +140,15 @@ class Attention:
     index_dim: int = 0
     index_top: int = 0
     conv: int = 0
+    ratio: int = 0
 
     @property
     def name(self) -> str:
-        """The field's word for it: MHA, GQA, MQA, MLA, MLA + DSA, sliding GQA, linear."""
+        """The field's word for it: MHA, GQA, MQA, MLA, MLA + DSA, sliding GQA, compressed 4:1, linear."""
         if self.kind == "linear":
             return "linear"
+        if self.kind == "compressed":
+            return f"compressed {self.ratio}:1" if self.ratio else "sliding MQA"
         if self.kind == "mla":
             return "MLA + DSA" if self.index_top else "MLA"
         grouped = "MHA" if self.kv_heads == self.heads else "MQA" if self.kv_heads == 1 else "GQA"
@@ -152,8 +157,8 @@ class Attention:
     @property
     def cached_values(self) -> int:
         """Numbers that one token leaves in one layer's KV cache, index keys aside."""
-        if self.kind == "linear":
-            return 0
+        if self.kind in ("linear", "compressed"):
+            return self.key_dim if self.kind == "compressed" else 0
         return self.kv_rank + self.rope_dim if self.kind == "mla" else self.kv_heads * (self.key_dim + self.value_dim)
 
     @property
@@ -172,37 +177,49 @@ class Attention:
         width = 2 * self.kv_heads * self.key_dim + self.heads * self.value_dim
         return (self.conv - 1) * width if self.kind == "linear" and self.conv else 0
 
+    def entries(self, context: int) -> int:
+        """Entries that the whole of a sequence of `context` tokens leaves in the cache, apart from the window's."""
+        if self.kind == "compressed":
+            return context // self.ratio if self.ratio else 0
+        return 0 if self.window or self.kind == "linear" else context
+
     def cached_tokens(self, context: int) -> int:
-        """Tokens of a sequence of `context` that stay in the cache."""
-        return min(context, self.window) if self.window else context
+        """Tokens, or entries for several of them, of a sequence of `context` that stay in the cache."""
+        return self.entries(context) + (min(context, self.window) if self.window else 0)
 
     def attended_tokens(self, context: int) -> int:
-        """Tokens that the last token of a sequence of `context` attends to."""
-        attended = self.cached_tokens(context)
-        return min(attended, self.index_top) if self.index_top else attended
+        """Tokens or entries that the last token of a sequence of `context` attends to."""
+        chosen = self.entries(context)
+        chosen = min(chosen, self.index_top) if self.index_top else chosen
+        return chosen + (min(context, self.window) if self.window else 0)
+
+    def growth(self, value_bytes: float = 2.0) -> float:
+        """Bytes that each further token of a long sequence adds in all layers of this kind; 0 past a window."""
+        share = 1.0 if self.entries(1) else 1 / self.ratio if self.ratio else 0.0
+        return len(self.layers) * share * (self.cached_values * value_bytes + self.index_bytes)
 
     def kv_bytes(self, context: int, value_bytes: float = 2.0, state_bytes: float = 4.0) -> float:
         """Bytes that one sequence of `context` tokens holds in all layers of this kind.
 
         A linear layer's recurrent state has `state_bytes` a number (fp32 in the engines), all else `value_bytes`.
         """
-        tokens = self.cached_tokens(context)
-        growing = tokens * self.cached_values * value_bytes + context * self.index_bytes
-        return len(self.layers) * (growing + self.state_values * state_bytes + self.conv_values * value_bytes)
+        tokens = self.cached_tokens(context) * self.cached_values * value_bytes
+        index = self.entries(context) * self.index_bytes
+        return len(self.layers) * (tokens + index + self.state_values * state_bytes + self.conv_values * value_bytes)
 
     def flops(self, context: int, *, absorbed: bool = True) -> float:
         """Operations of scores and weighted values for the last token of `context`, in all layers of this kind.
 
         2 heads x (key + value) a token attended.  MLA when decoding works on the latent vectors (absorbed: key and
         value are kv_rank + rope_dim and kv_rank wide); when prefilling on the heads' own.  The indexer scores every
-        token of the context.  A linear layer decays, reads, corrects and reads its state: 6 operations a state number.
+        entry of the context.  A linear layer decays, reads, corrects and reads its state: 6 operations a state number.
         """
         if self.kind == "linear":
             return 6.0 * self.state_values * len(self.layers)
         key, value = self.key_dim, self.value_dim
         if self.kind == "mla" and absorbed:
             key, value = self.kv_rank + self.rope_dim, self.kv_rank
-        scored = 2.0 * self.index_heads * self.index_dim * context
+        scored = 2.0 * self.index_heads * self.index_dim * self.entries(context)
         return len(self.layers) * (2.0 * self.heads * (key + value) * self.attended_tokens(context) + scored)
 
 
@@ -301,9 +318,8 @@ class Architecture:
         return sum(kind.kv_bytes(context, value_bytes, state_bytes) for kind in self.attention)
 
     def kv_bytes_per_token(self, value_bytes: float = 2.0) -> float:
-        """Bytes that each further token adds, in the layers that keep every token."""
-        return sum(len(kind.layers) * (kind.cached_values * value_bytes + kind.index_bytes)
-                   for kind in self.attention if not kind.window)
+        """Bytes that each further token of a long sequence adds, in the layers that keep every token."""
+        return sum(kind.growth(value_bytes) for kind in self.attention)
 
     def state_bytes(self, value_bytes: float = 2.0, state_bytes: float = 4.0) -> float:
         """Bytes of fixed size that a sequence holds in linear-attention layers."""

@@ -4,15 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from rooftop.domain.architecture import Attention, AttentionKind, Experts, Matrix
+from rooftop.domain.architecture import Attention, Experts, Matrix
 from rooftop.errors import BadInput
 from rooftop.models import parts
-from rooftop.models.fields import MOST_LAYERS, Fields
+from rooftop.models.fields import Fields
+from rooftop.models.latent import deepseek, deepseek_v4
 from rooftop.models.parts import Piece, Sketch
+from rooftop.models.shape import by_type, dense, ends, first_dense, grouped, mixture, next_layers, size
 
 COMMON = ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads")
 ROUTED = ("num_experts|n_routed_experts|num_local_experts", "num_experts_per_tok|experts_per_token")
 LATENT = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+COMPRESSED = ("compress_ratios", "head_dim", "q_lora_rank", "o_groups", "o_lora_rank", "hc_mult", "sliding_window",
+              "index_n_heads", "index_head_dim", "index_topk", "moe_intermediate_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,60 +25,6 @@ class Family:
 
     sketch: Callable[[Fields], Sketch]
     needs: tuple[str, ...]
-
-
-def size(config: Fields) -> tuple[int, tuple[int, ...]]:
-    """The hidden size and all layer numbers."""
-    return config.whole("hidden_size"), tuple(range(config.whole("num_hidden_layers", most=MOST_LAYERS)))
-
-
-def ends(config: Fields) -> tuple[Piece, ...]:
-    """Embedding, final norm, LM head."""
-    tied = config.flag("tie_word_embeddings")
-    return tuple(parts.ends(config.whole("hidden_size"), config.whole("vocab_size"), tied))
-
-
-def grouped(config: Fields, layers: tuple[int, ...], kind: AttentionKind = "full", window: int | None = None
-            ) -> Attention:
-    """Multi-head or grouped-query attention.  Raises BadInput for heads that do not go into each other."""
-    hidden, count = config.whole("hidden_size"), config.whole("num_attention_heads")
-    kv_count = config.whole("num_key_value_heads", default=count)
-    if count % kv_count:
-        raise BadInput(f"num_attention_heads {count} is no multiple of num_key_value_heads {kv_count}",
-                       where=config.where)
-    if "head_dim" not in config and hidden % count:
-        raise BadInput(f"hidden_size {hidden} is no multiple of num_attention_heads {count} and there is no head_dim",
-                       where=config.where)
-    wide = config.whole("head_dim", default=max(1, hidden // count))
-    return Attention(kind, layers, count, kv_count, wide, wide, window=window)
-
-
-def by_type(config: Fields, layers: tuple[int, ...], types: tuple[str, ...] | None) -> tuple[Attention, ...]:
-    """Attention by `layer_types`; full everywhere where there is none.  Raises BadInput for a type not known here."""
-    if types is None:
-        return (grouped(config, layers),)
-    known = {"full_attention": "full", "sliding_attention": "sliding", "chunked_attention": "chunked"}
-    found = []
-    for name in dict.fromkeys(types[:len(layers)]):
-        if name not in known:
-            raise config.wrong("layer_types", f"of {', '.join(known)} for this model_type", name)
-        window = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}.get(name)
-        of_type = tuple(layer for layer in layers if types[layer] == name)
-        kind: AttentionKind = known[name]  # type: ignore[assignment]
-        found.append(grouped(config, of_type, kind, config.whole(window) if window else None))
-    return tuple(found)
-
-
-def mixture(config: Fields, layers: tuple[int, ...], width: int, shared: int = 0, shared_width: int = 0) -> Experts:
-    """The mixture of experts.  Raises BadInput where more experts are active than there are."""
-    count = config.whole("num_experts", "n_routed_experts", "num_local_experts")
-    active = config.whole("num_experts_per_tok", "experts_per_token")
-    if active > count:
-        raise BadInput(f"num_experts_per_tok {active} is more than the {count} experts", where=config.where)
-    if not layers:
-        raise BadInput("there are experts but no layer that has them", where=config.where,
-                       remedy="look at first_k_dense_replace, decoder_sparse_step and mlp_only_layers")
-    return Experts(count, active, width, layers, shared, shared_width)
 
 
 def llama(config: Fields) -> Sketch:
@@ -114,8 +64,8 @@ def qwen3(config: Fields) -> Sketch:
 
 def sparse_layers(config: Fields, layers: tuple[int, ...]) -> tuple[int, ...]:
     """Qwen's layers with experts: each decoder_sparse_step-th, mlp_only_layers aside."""
-    step, dense = config.whole("decoder_sparse_step", default=1), set(config.wholes("mlp_only_layers") or ())
-    return tuple(layer for layer in layers if layer not in dense and (layer + 1) % step == 0)
+    step, plain = config.whole("decoder_sparse_step", default=1), set(config.wholes("mlp_only_layers") or ())
+    return tuple(layer for layer in layers if layer not in plain and (layer + 1) % step == 0)
 
 
 def qwen3_moe(config: Fields) -> Sketch:
@@ -123,15 +73,11 @@ def qwen3_moe(config: Fields) -> Sketch:
     hidden, layers = size(config)
     attention = grouped(config, layers)
     experts = mixture(config, sparse_layers(config, layers), config.whole("moe_intermediate_size"))
-    dense = tuple(layer for layer in layers if layer not in experts.layers)
+    plain = tuple(layer for layer in layers if layer not in set(experts.layers))
     biased = "qkvo" if config.flag("attention_bias") else ""
     return Sketch((attention,), (
         *ends(config), *parts.norms(hidden, layers), *parts.heads(attention, hidden, biased=biased, normed="head"),
-        *parts.routed(experts, hidden), *(_dense(config, hidden, dense))), experts)
-
-
-def _dense(config: Fields, hidden: int, layers: tuple[int, ...]) -> tuple[Piece, ...]:
-    return tuple(parts.mlp(hidden, config.whole("intermediate_size"), layers)) if layers else ()
+        *parts.routed(experts, hidden), *dense(config, plain)), experts)
 
 
 def qwen3_5(config: Fields) -> Sketch:
@@ -175,12 +121,12 @@ def _feed_forward(config: Fields, layers: tuple[int, ...], experts: Experts | No
     hidden = config.whole("hidden_size")
     if experts is None:
         config.need("intermediate_size")
-        return list(_dense(config, hidden, layers))
+        return list(dense(config, layers))
     pieces = [*parts.routed(experts, hidden), *parts.shared(experts, hidden, "model.layers.{}.mlp.shared_expert")]
     if experts.shared:
         gate = Matrix("shared_experts", "shared_expert_gate", experts.layers, 1, hidden)
         pieces.append(Piece("model.layers.{}.mlp", gate, quantized=False))
-    return [*pieces, *_dense(config, hidden, tuple(layer for layer in layers if layer not in experts.layers))]
+    return [*pieces, *dense(config, tuple(layer for layer in layers if layer not in set(experts.layers)))]
 
 
 def _qwen3_5_mtp(config: Fields, experts: Experts | None) -> tuple[Piece, ...]:
@@ -230,23 +176,11 @@ def minimax_m2(config: Fields) -> Sketch:
         if config.flag("use_mtp") else ())
 
 
-def first_dense(config: Fields, layers: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """DeepSeek's layers without and with experts."""
-    types = config.words("mlp_layer_types", len(layers))
-    if types is not None:
-        sparse = tuple(layer for layer in layers if types[layer] == "sparse")
-    else:
-        first = config.whole("first_k_dense_replace", default=0, least=0)
-        step = config.whole("moe_layer_freq", default=1)
-        sparse = tuple(layer for layer in layers if layer >= first and layer % step == 0)
-    return tuple(layer for layer in layers if layer not in set(sparse)), sparse
-
-
 def glm4_moe(config: Fields) -> Sketch:
     """GLM-4.5, 4.5-Air, 4.6 and 4.7."""
     hidden, layers = size(config)
     attention = grouped(config, layers)
-    dense, sparse = first_dense(config, layers)
+    plain, sparse = first_dense(config, layers)
     width, shared = config.whole("moe_intermediate_size"), config.whole("n_shared_experts", default=0, least=0)
     experts = mixture(config, sparse, width, shared, shared * width)
     biased, normed = "qkv" if config.flag("attention_bias") else "", "head" if config.flag("use_qk_norm") else ""
@@ -256,54 +190,10 @@ def glm4_moe(config: Fields) -> Sketch:
                 *parts.routed(experts, hidden, correction="gate.e_score_correction_bias"),
                 *parts.shared(experts, hidden))
 
-    mtp = _next_layers(config)
-    return Sketch((attention,), (*ends(config), *layer(attention, experts), *_dense(config, hidden, dense)), experts,
+    mtp = next_layers(config)
+    return Sketch((attention,), (*ends(config), *layer(attention, experts), *dense(config, plain)), experts,
                   (*parts.prediction(hidden, mtp), *layer(replace(attention, layers=mtp),
                                                           replace(experts, layers=mtp))) if mtp else ())
-
-
-def _next_layers(config: Fields) -> tuple[int, ...]:
-    first = config.whole("num_hidden_layers")
-    return tuple(range(first, first + config.whole("num_nextn_predict_layers", default=0, least=0, most=100)))
-
-
-def deepseek(config: Fields) -> Sketch:
-    """DeepSeek-V2, V3, R1 and V3.2, Kimi K2, GLM-4.7-Flash, GLM-5: latent attention, V3.2 and GLM-5 with an indexer."""
-    hidden, layers = size(config)
-    dense, sparse = first_dense(config, layers)
-    width, shared = config.whole("moe_intermediate_size"), config.whole("n_shared_experts", default=0, least=0)
-    experts = mixture(config, sparse, width, shared, shared * width)
-    corrected = config.word("topk_method", default="noaux_tc") == "noaux_tc"
-    correction = "gate.e_score_correction_bias" if corrected and config.word("model_type") != "deepseek_v2" else ""
-    biased = config.flag("attention_bias")
-
-    def layer(kinds: tuple[Attention, ...], experts: Experts) -> tuple[Piece, ...]:
-        return (*parts.norms(hidden, tuple(sorted(chain.from_iterable(kind.layers for kind in kinds)))),
-                *chain.from_iterable(parts.latent(kind, hidden, biased=biased) for kind in kinds),
-                *parts.routed(experts, hidden, correction=correction), *parts.shared(experts, hidden))
-
-    attention, mtp = _latent(config, layers), _next_layers(config)
-    return Sketch(attention, (*ends(config), *layer(attention, experts), *_dense(config, hidden, dense)), experts,
-                  (*parts.prediction(hidden, mtp), *layer((replace(attention[0], layers=mtp),),
-                                                          replace(experts, layers=mtp))) if mtp else ())
-
-
-def _latent(config: Fields, layers: tuple[int, ...]) -> tuple[Attention, ...]:
-    """Latent attention; layers that take the choice of an earlier indexer have none of their own (GLM-5.2)."""
-    nope, rope = config.whole("qk_nope_head_dim"), config.whole("qk_rope_head_dim")
-    count = config.whole("num_attention_heads")
-    own = Attention("mla", layers, count, 1, nope + rope, config.whole("v_head_dim"),
-                    q_rank=config.maybe("q_lora_rank"), kv_rank=config.whole("kv_lora_rank"), rope_dim=rope,
-                    nope_dim=nope)
-    if "index_topk" not in config:
-        return (own,)
-    config.need("index_n_heads", "index_head_dim")
-    own = replace(own, index_top=config.whole("index_topk"), index_heads=config.whole("index_n_heads"),
-                  index_dim=config.whole("index_head_dim"))
-    types = config.words("indexer_types", len(layers)) or ("full",) * len(layers)
-    following = replace(own, layers=tuple(n for n in layers if types[n] != "full"), index_heads=0, index_dim=0)
-    kinds = (replace(own, layers=tuple(n for n in layers if types[n] == "full")), following)
-    return tuple(kind for kind in kinds if kind.layers)
 
 
 def gpt_oss(config: Fields) -> Sketch:
@@ -338,7 +228,7 @@ def llama4(config: Fields) -> Sketch:
     step, width = config.whole("interleave_moe_layer_step", default=1), config.whole("intermediate_size")
     sparse = config.wholes("moe_layers") or tuple(range(step - 1, len(layers), step))
     experts = mixture(config, tuple(n for n in layers if n in set(sparse)), width, 1, width)
-    dense = tuple(layer for layer in layers if layer not in set(experts.layers))
+    plain = tuple(layer for layer in layers if layer not in set(experts.layers))
     module = "model.layers.{}.feed_forward"
     biased = "qkvo" if config.flag("attention_bias") else ""
     return Sketch(attention, (
@@ -346,7 +236,7 @@ def llama4(config: Fields) -> Sketch:
         *chain.from_iterable(parts.heads(kind, hidden, biased=biased) for kind in attention),
         *parts.routed(experts, hidden, module, router="router"),
         *parts.shared(experts, hidden, f"{module}.shared_expert"),
-        *(parts.mlp(hidden, config.whole("intermediate_size_mlp"), dense, module) if dense else ())), experts)
+        *(parts.mlp(hidden, config.whole("intermediate_size_mlp"), plain, module) if plain else ())), experts)
 
 
 GROUPED_MOE = (*COMMON, *ROUTED, "moe_intermediate_size")
@@ -367,4 +257,5 @@ FAMILIES = {
     "llama4_text": Family(llama4, (*DENSE, *ROUTED)),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe_lite"),
                     DEEPSEEK),
+    "deepseek_v4": Family(deepseek_v4, (*COMMON, *ROUTED, *COMPRESSED)),
 }
