@@ -123,10 +123,11 @@ def test_goodput_holds_every_limit() -> None:
     replies = [reply(n, 200 * n, [200 * n + (50 if n % 2 else 150), 200 * n + 160, 200 * n + 190], output=3,
                      end_ms=200 * n + 200) for n in range(10)]
     replies[3] = reply(3, 600, [], error="timeout", end_ms=800)
+    replies[5] = reply(5, 1000, [1050, 1100], error="cut", end_ms=1200)
     one = trial(replies, slo=Slo(ttft_s=0.1, e2e_s=0.3))
     figures = by_name(one)
-    assert figures["goodput_requests_per_s"].value == pytest.approx(4 / 2.0)
-    assert figures["goodput_share"].value == pytest.approx(0.4)
+    assert figures["goodput_requests_per_s"].value == pytest.approx(3 / 2.0)
+    assert figures["goodput_share"].value == pytest.approx(0.3)
     assert measure(trial(replies, slo=Slo(tpot_s=0.06)), "goodput_share").value == pytest.approx(0.5)
     assert "goodput_share" not in by_name(trial(replies))
     unknown = measure(trial([reply(0, 0, [5, 9])], slo=Slo(tpot_s=1.0)), "goodput_share")
