@@ -52,11 +52,11 @@ def canonical(name: str) -> str:
     return bare
 
 
-def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+def matcher(patterns: Iterable[str], *, exact: bool = False) -> Callable[[str], bool]:
     """Whether a module is meant by any of `patterns`.
 
-    A pattern is a regular expression after `re:` (matched from the start, as compressed-tensors does), a glob where it
-    has `*`, else a module's name or a run of whole parts of it (`mlp.gate` means `model.layers.3.mlp.gate`).
+    A pattern is a regular expression after `re:` (matched from the start), a glob where it has `*`, else a module's
+    name or, unless `exact`, a run of whole parts of it (`mlp.gate` means `model.layers.3.mlp.gate`).
     Raises ValueError for a regular expression that is none.
     """
     plain, globs = set(), []
@@ -72,6 +72,8 @@ def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     def matches(name: str) -> bool:
         if combined is not None and (combined.match(name) or combined.match(f"model.language_{name}")):
             return True
+        if exact:
+            return name in plain
         parts = name.split(".")
         return any(".".join(parts[start:end]) in plain
                    for start in range(len(parts)) for end in range(start + 1, len(parts) + 1))
@@ -109,7 +111,7 @@ def _kv_format(config: Fields) -> str:
 
 def _reader(config: Fields, base: NumberFormat, expert_dtype: str) -> FormatOf:
     ignored = matcher([name for key in ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers")
-                       for name in config.words(key) or ()])
+                       for name in config.words(key) or ()], exact=config.word("quant_method") == "compressed-tensors")
     layers = config.table("quantized_layers")
     groups = config.table("config_groups")
     if layers is not None and layers.data:
@@ -126,7 +128,7 @@ def _reader(config: Fields, base: NumberFormat, expert_dtype: str) -> FormatOf:
     head = config.flag("lm_head") or layers is not None or groups is not None
 
     def of(name: str) -> NumberFormat:
-        if ignored(name) or (name == "lm_head" and not head):
+        if (layers is None and ignored(name)) or (name == "lm_head" and not head):
             return base
         return by_module(name)
 
@@ -161,7 +163,7 @@ def _by_group(groups: Fields, config: Fields, base: NumberFormat) -> FormatOf:
             continue
         targets = group.words("targets") or ("Linear",)
         word = group.word("format") or config.word("format")
-        readers.append((matcher(targets), "Linear" in targets, _weights(weights, word)))
+        readers.append((matcher(targets, exact=True), "Linear" in targets, _weights(weights, word)))
 
     def of(name: str) -> NumberFormat:
         for matches, every, found in readers:

@@ -26,10 +26,11 @@ LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 class Files:
     """Weight files as their index or headers describe them.
 
-    bytes: of all tensors.  names: of all tensors.  sizes: bytes a tensor, empty where only the index was read.
+    bytes: of all tensors, None where the index does not say.  names: of all tensors.  sizes: bytes a tensor, empty
+    where only the index was read.
     """
 
-    bytes: int
+    bytes: int | None
     names: tuple[str, ...]
     where: str
     sizes: Mapping[str, int]
@@ -55,9 +56,10 @@ def read_index(content: bytes, where: str) -> Files:
     """An index's total size and tensor names.  Raises BadInput where it is not an index."""
     index = load_json(content, where)
     weights, metadata = index.table("weight_map"), index.table("metadata")
-    if weights is None or metadata is None:
-        raise BadInput("the weight index has no weight_map or no metadata", where=where, remedy="download it anew")
-    return Files(metadata.whole("total_size"), tuple(weights.data), where, {})
+    if weights is None:
+        raise BadInput("the weight index has no weight_map", where=where, remedy="download it anew")
+    total = metadata.whole("total_size", default=0, least=0) if metadata is not None else 0
+    return Files(total or None, tuple(weights.data), where, {})
 
 
 def check(architecture: Architecture, files: Files) -> None:
@@ -71,6 +73,8 @@ def check(architecture: Architecture, files: Files) -> None:
         raise BadInput(f"the configuration says {architecture.layers} layers, the weights have none numbered "
                        f"{', '.join(map(str, missing[:5]))}", where=files.where,
                        remedy="take config.json and weights from the same model")
+    if files.bytes is None:
+        return
     copied = sum(matrix.rows * matrix.cols * 2 for matrix in architecture.matrices for name in files.names
                  if matrix.part == "embedding" and _copies_vocabulary(name, architecture.layers))
     expected = architecture.bytes + copied
