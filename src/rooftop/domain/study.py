@@ -26,7 +26,8 @@ class Setup:
 class Load:
     """The load levels of a study: `concurrency` users each, prompts and replies of the given lengths.
 
-    A level ends after `requests_per_user` requests for each user, or after `seconds` (None = that rule is off).
+    A level ends after `requests_per_user` requests for each user, but not before `least_requests` in all (a median
+    needs five), or after `seconds` (None = that rule is off).
     """
 
     concurrency: tuple[int, ...] = (1, 4, 8)
@@ -35,6 +36,7 @@ class Load:
     natural: bool = False
     shared_prefix_tokens: int = 0
     requests_per_user: int | None = None
+    least_requests: int = 6
     seconds: float | None = None
     api: Api = "completions"
     seed: int = 0

@@ -96,7 +96,8 @@ def workloads(study: Study) -> tuple[Workload, ...]:
     return tuple(Workload(arrivals=Arrivals(concurrency=users), input_tokens=load.input_tokens,
                           output_tokens=load.output_tokens, natural=load.natural,
                           shared_prefix_tokens=load.shared_prefix_tokens, warmup=users, seed=load.seed, api=load.api,
-                          stop=Stop(requests=per_user * users if per_user else None, seconds=load.seconds))
+                          stop=Stop(requests=max(per_user * users, load.least_requests) if per_user else None,
+                                    seconds=load.seconds))
                  for users in load.concurrency)
 
 
