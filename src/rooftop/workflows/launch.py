@@ -28,6 +28,7 @@ __all__ = ["Running", "replicas", "resolve", "started"]
 LOGS = "rooftop-logs"
 _LOOK_S = 0.1
 _GREEDY_S = 60.0
+_PAGE_S = 15.0  # vLLM looks at its whole machine before it shows its settings for the first time
 
 
 @dataclass(slots=True)
@@ -206,7 +207,7 @@ def _said(start: Start, engine: Engine) -> tuple[Evidence, ...]:
     pages: list[Evidence] = []
     for path in engine.pages.info:
         try:
-            answer = fetch(start.url + path)
+            answer = fetch(start.url + path, timeout_s=_PAGE_S)
         except RooftopError:
             continue
         if answer.status == 200:
