@@ -24,7 +24,8 @@ class Plan:
     """What is asked of an engine.  None means that it is not known (a server that rooftop did not start).
 
     `binary` names the user's own engine program, "" for the engine's usual one.  `title` is the user's name for this
-    configuration; it is no part of the key.
+    configuration; it is no part of the key.  `engine_version` is the version whose rules and options hold, "" for the
+    newest that the engine knows.
     """
 
     model: Model
@@ -35,6 +36,7 @@ class Plan:
     machine: Machine | None = None
     binary: str = ""
     title: str = ""
+    engine_version: str = ""
 
     def setting(self, name: str) -> SettingValue | None:
         """The value asked for one flag, None where it is left to the engine."""
@@ -48,6 +50,8 @@ class Plan:
         """
         content = asdict(self)
         content.pop("title")
+        if not self.engine_version:
+            content.pop("engine_version")
         content["machine"] = self.machine.name if self.machine else None
         content["settings"] = sorted(([s.name, s.value] for s in self.settings), key=repr)
         content["environment"] = sorted(([s.name, s.value] for s in self.environment), key=repr)

@@ -1,0 +1,297 @@
+"""Why an SGLang start or run failed or does less than asked, from its whole log."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rooftop.domain.launch import Evidence, Fault
+from rooftop.domain.vocabulary import ERRORS, stops
+from rooftop.engines._lines import Line
+from rooftop.engines._sglang_causes import CAUSES, HARMLESS, OOM_STAGES, TRACES, Cause
+from rooftop.engines._sglang_steps import read_batch
+
+_PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
+    ("arguments", r"\bserver_args ?="),
+    ("distributed", r"Init (?:torch distributed|nccl|parallel) begin|sglang is using nccl"),
+    ("weights", r"Load weight begin|checkpoint shards:|Multi-thread loading shards"),
+    ("KV cache", r"KV Cache (?:is allocated|VA upper)|Memory pool end|Load weight end"),
+    ("compile", r"Entering DeepGEMM JIT|Running FlashInfer autotune|DeepGEMM JIT Compiling|Compiling the model|"
+                r"DeepGEMM warmup"),
+    ("graphs", r"Capture .*[Gg]raph .*begin|Capture cuda graph bs|Capturing (?:batches|num tokens)"),
+    ("server", r"max_total_num_tokens=\d|Started server process|Application startup complete"),
+    ("ready", r"The server is fired up and ready to roll"),
+))
+_TRAFFIC = re.compile(r'"POST /(?:v1/\S*|generate\S*) HTTP')
+_TALK = re.compile(r"Init (?:torch distributed|nccl|parallel) (?P<edge>begin|ends)|sglang is using nccl|"
+                   r"NCCL INFO .*Init COM")
+_COMPILING = re.compile(r"Entering DeepGEMM JIT|Running FlashInfer autotune|DeepGEMM JIT Compiling|Compiling the model|"
+                        r"DeepGEMM warmup|torch\.?compile")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Timeout|Resources)\b(?::.*)?$|"
+                        r"^Exception: ")
+_WRAPPER = re.compile(r"CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|BrokenProcessPool|EOFError|"
+                      r"ConnectionRefusedError|Rank \d+ scheduler died|Initialization failed")
+_ELAPSED = re.compile(r"(?:elapsed=|Time elapsed: )(?P<s>\d[\d.]*?)\.? ?s\b|took (?P<t>\d[\d.]*) s(?:econds)?\b")
+_BAR_TIME = re.compile(r"(?:DeepGEMM warmup|Compil\w+).*100%\|.*\[(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d\d)<")
+_DULL = re.compile(r'INFO: +\S+ - "|  File "')
+
+SLOW_S = 60.0
+_LATE = {"worker_died": 3, "unknown": 2, "nccl_error": 1}
+_MILD = ("compile_in_progress_not_hang", "request_too_long", "graphs_downgraded", "p2p_unavailable",
+         "allreduce_fallback", "kernel_fallback", "partial_offload", "layout_poor", "kv_capacity_bound",
+         "prefill_starves_decode", "graphs_not_used", "graph_ceiling_below_batch", "flag_not_effective", "slow_start",
+         "warm_prefix_cache")
+
+
+def phase(body: str) -> str | None:
+    """The start-up phase that a message begins."""
+    return next((name for name, pattern in _PHASES if pattern.search(body)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    kind: str
+    reason: str
+    remedy: str
+    line: int
+
+
+@dataclass(slots=True)
+class _Trace:
+    """A Python traceback: its frames and source lines, and the exception that ends it."""
+
+    frames: list[str] = field(default_factory=list)
+
+
+def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: int | None) -> Fault | None:
+    """The gravest cause that the log shows: what stopped it, else what holds it back; None for nothing wrong.
+
+    Of a process that ended (`exit_code` known) only what stopped it is told.  What is fatal by its kind but was
+    survived (a later line says ready or serves) is none.
+    """
+    ready = max((line.number for line in lines if _serves(line)), default=0)
+    found = _causes(lines, ready) + _tracebacks(lines)
+    fatal = [item for item in found if stops(item.kind) and (exit_code or item.line >= ready)]
+    fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
+    hang = None if exit_code is not None or fatal else _silent(lines, ready)
+    if hang and stops(hang.kind):
+        fatal.append(hang)
+    if fatal:
+        return _fault(min(fatal, key=lambda item: (_LATE.get(item.kind, 0), item.line)), lines)
+    if exit_code is not None:
+        return _fault(_by_exit(lines, exit_code, ready), lines) if exit_code else None
+    order = {kind: place for place, kind in enumerate(_MILD)}
+    mild = [item for item in (*found, *_from_facts(facts, lines), *_slow(lines), hang) if item and item.kind in order]
+    return _fault(min(mild, key=lambda item: (order[item.kind], item.line)), lines) if mild else None
+
+
+def _serves(line: Line) -> bool:
+    return ("fired up and ready to roll" in line.body or bool(_TRAFFIC.search(line.body))
+            or (" batch" in line.body and read_batch(line) is not None))
+
+
+def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
+    """The finding with the last phase that was begun before its line (at the log's end where it has none)."""
+    last = ""
+    for line in lines:
+        if found.line and line.number > found.line:
+            break
+        last = phase(line.body) or last
+    return Fault(found.kind, found.reason.strip()[:300], found.remedy, last, found.line)
+
+
+def _plain(cause: Cause) -> str:
+    return re.sub(r"\(\?P<\w+>", "(?:", cause.pattern.pattern)
+
+
+_ANY = re.compile("|".join(_plain(cause) for cause in CAUSES))
+
+
+def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
+    found: list[_Found] = []
+    seen: set[tuple[Cause, bool]] = set()
+    for line in lines:
+        if not line.body or _DULL.match(line.body) or HARMLESS.search(line.body) or not _ANY.search(line.body):
+            continue
+        hits = ((cause, cause.pattern.search(line.body)) for cause in CAUSES)
+        cause, match = next((cause, match) for cause, match in hits if match)
+        key = (cause, line.number > ready)
+        if key not in seen:
+            seen.add(key)
+            found.append(_place(cause, match, line, lines))
+    return found
+
+
+def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]) -> _Found:
+    """The cause with what hangs on where it stands: the stage of an OOM, the moment of a crash."""
+    kind, remedy = cause.kind, _fill(cause.remedy, match)
+    if kind == "oom":
+        kind, remedy = _oom_stage(line, lines)
+    elif kind == "segfault":
+        if any(_serves(other) for other in lines if other.number < line.number):
+            kind, remedy = "segfault_first_token", "the start proves nothing: use another layout or backend"
+        else:
+            kind, remedy = "worker_died", "it crashed while it started: another build, backend or layout"
+    elif kind == "worker_died" and "-9" in (match.groupdict().get("code"), match.groupdict().get("signal"),
+                                            match.groupdict().get("rank")):
+        remedy = "killed by signal 9: most often the host ran out of memory"
+    return _Found(kind, line.body, remedy, line.number)
+
+
+def _fill(remedy: str, match: re.Match[str]) -> str:
+    values = {name: value for name, value in match.groupdict().items() if value}
+    if "width" in values and "by" in values:
+        values.update(heads=values["width"], tp=values["by"])
+    values.setdefault("flag", values.get("bad", values.get("name", "the option")))
+    return remedy.format_map({**dict.fromkeys(re.findall(r"{(\w+)}", remedy), "?"), **values})
+
+
+def _oom_stage(line: Line, lines: Sequence[Line]) -> tuple[str, str]:
+    """By its own words and the frames of its traceback; where the text has none, by the phase that was under way."""
+    before = [other for other in lines if other.number <= line.number][-160:]
+    starts = [place for place, other in enumerate(before) if "Traceback (most recent call last)" in other.body]
+    frames = [other.body for other in before[starts[-1]:]] if starts else [
+        other.body for other in before if other.body.startswith("  ")]
+    text = "\n".join((*frames, line.body))
+    for pattern, kind, remedy in OOM_STAGES:
+        if pattern.search(text):
+            return kind, remedy
+    under_way = [name for other in lines if other.number <= line.number and (name := phase(other.body))]
+    served = any(_serves(other) for other in lines if other.number < line.number)
+    kind = "oom_compute" if served else {"weights": "oom_weights", "KV cache": "oom_kv", "graphs": "oom_graph_capture"
+                                         }.get(under_way[-1] if under_way else "", "oom_compute")
+    return kind, next((remedy for _, known, remedy in OOM_STAGES if known == kind), "")
+
+
+def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
+    """What tracebacks mean beyond their words; one that says nothing known is `unknown`, wrappers are none."""
+    found: list[_Found] = []
+    trace: _Trace | None = None
+    for line in lines:
+        body = line.body.rstrip()
+        if "Traceback (most recent call last)" in body:
+            trace = _Trace()
+        elif trace is not None and (body.startswith((" ", "|", "+")) or not body):
+            trace.frames.append(body)
+        elif trace is not None and _EXCEPTION.match(body):
+            if not _WRAPPER.search(body):
+                found.extend(_read_trace(trace, body, line))
+            trace = None
+    return found
+
+
+def _read_trace(trace: _Trace, exception: str, line: Line) -> list[_Found]:
+    frames = "\n".join(trace.frames)
+    sources = [frame.strip() for frame in trace.frames
+               if re.search(r"\w", frame) and 'File "' not in frame and not re.fullmatch(r"[\s^~]*", frame)]
+    told = exception if ":" in exception or not sources else f"{exception} at `{sources[-1]}`"
+    for pattern, frame, kind, remedy in TRACES:
+        if pattern.search(exception) and frame.search(frames) and not _ANY.search(exception):
+            return [_Found(kind, told, remedy, line.number)]
+    return [] if _ANY.search(exception) else [_Found("unknown", told, "", line.number)]
+
+
+def _ended_badly(lines: Sequence[Line], exit_code: int | None) -> bool:
+    """Whether an exception ended something: an exit code, the engine's own echo, or the end of the text."""
+    if exit_code is not None:
+        return exit_code != 0
+    tail = [line.body for line in lines if line.body.strip()][-4:]
+    echo = re.compile(r"hit an exception|sigquit|SIGQUIT|scheduler is dead|terminated with")
+    return any(_EXCEPTION.match(body) for body in tail) or any(echo.search(line.body) for line in lines)
+
+
+def _by_exit(lines: Sequence[Line], exit_code: int, ready: int) -> _Found:
+    """What an exit code tells where the log tells nothing; negative codes are signals."""
+    last = next((line for line in reversed(lines) if line.body.strip()), Line(0, "", ""))
+    if exit_code == -11:
+        kind = "segfault_first_token" if ready else "worker_died"
+        return _Found(kind, "ended by signal 11 (segmentation fault)", "use another layout or backend", last.number)
+    if exit_code < 0:
+        hint = ": most often the host ran out of memory" if exit_code == -9 else ""
+        return _Found("worker_died", f"ended by signal {-exit_code}{hint}", "start it again with less memory",
+                      last.number)
+    errors = [line for line in lines if re.search(r"[Ee]rror\b", line.body)]
+    line = errors[-1] if errors else last
+    return _Found("unknown", line.body or f"exit code {exit_code}", "read the end of the log", line.number)
+
+
+def _silent(lines: Sequence[Line], ready: int) -> _Found | None:
+    """A start whose last words are those of compiling, or of GPUs that begin to talk."""
+    told = [line for line in lines if line.body.strip() and not _DULL.match(line.body)]
+    if ready or not told:
+        return None
+    last = told[-1]
+    if _COMPILING.search(last.body) and "100%" not in last.body:
+        return _Found("compile_in_progress_not_hang", last.body,
+                      "not a hang: wait (10 to 20 minutes are usual), and keep the kernel caches for the next start "
+                      "(python -m sglang.compile_deep_gemm makes them before)", last.number)
+    talk = [match for line in told[-3:] if (match := _TALK.search(line.body))]
+    ranks = {line.process for line in told if line.process}
+    if talk and len(talk) == len(told[-3:]) and all(match["edge"] != "ends" for match in talk) and len(ranks) > 1:
+        return _Found("p2p_hang", last.body, "test peer-to-peer between the GPUs, IOMMU and ACS; try "
+                      "NCCL_P2P_DISABLE=1 and --disable-custom-all-reduce", last.number)
+    return None
+
+
+def _slow(lines: Sequence[Line]) -> list[_Found]:
+    found = []
+    for line in lines:
+        bar, match = _BAR_TIME.search(line.body), None
+        if "Load weight end" in line.body or "raph" in line.body or "autotune" in line.body or "Compil" in line.body:
+            match = _ELAPSED.search(line.body)
+        seconds = float(match["s"] or match["t"]) if match else 0.0
+        if bar:
+            seconds = int(bar["h"] or 0) * 3600 + int(bar["m"]) * 60 + int(bar["s"])
+        if seconds >= SLOW_S:
+            found.append((seconds, line))
+    if not found:
+        return []
+    _, line = max(found, key=lambda item: item[0])
+    return [_Found("slow_start", line.body, "keep kernel and compile caches on disk, load from a fast disk, or capture "
+                   "fewer graphs", line.number)]
+
+
+def _from_facts(facts: Mapping[str, Evidence], lines: Sequence[Line]) -> list[_Found]:
+    """What follows from figures: a full KV pool, graphs below the batch, prompts that crowd out tokens."""
+    def figure(fact: str) -> float | None:
+        said = facts.get(fact)
+        return float(said.value) if said and isinstance(said.value, int | float) else None
+
+    found = []
+    running, queued, usage = figure("live.running"), figure("live.queued"), figure("live.kv_usage")
+    if usage is not None and usage >= 0.9 and (running or queued):
+        found.append(_of("kv_capacity_bound", facts["live.kv_usage"],
+                         "cap concurrency or lengths, --kv-cache-dtype fp8_e4m3, or more KV memory"))
+    prompt, generated = figure("live.prompt_tok_s"), figure("live.gen_tok_s")
+    if queued and prompt and generated is not None and prompt >= 20 * generated:
+        found.append(_of("prefill_starves_decode", facts["live.prompt_tok_s"],
+                         "a smaller --chunked-prefill-size or --prefill-decode-interval for latency, or separate "
+                         "prefill"))
+    found.extend(_graphs_in_use(facts, lines, figure("graphs.decode.max_batch"),
+                                max(figure("limits.max_running") or 0, running or 0)))
+    transport = facts.get("nccl.transport")
+    if transport and transport.value == "shm":
+        found.append(_of("p2p_unavailable", transport,
+                         "GPU traffic goes through host memory: check ACS and IOMMU, test with NCCL_P2P_DISABLE=1"))
+    hits = figure("prefix_cache.hit_rate")
+    if hits is not None and hits >= 0.9:
+        found.append(_of("warm_prefix_cache", facts["prefix_cache.hit_rate"],
+                         "flush it (POST /flush_cache) or use prompts that were not seen before"))
+    return found
+
+
+def _graphs_in_use(facts: Mapping[str, Evidence], lines: Sequence[Line], ceiling: float | None,
+                   limit: float) -> list[_Found]:
+    share = facts.get("graphs.decode.used_share")
+    found = []
+    if ceiling and limit > ceiling and not (share and share.value == 1.0):
+        found.append(_of("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
+                         "set --cuda-graph-max-bs-decode (before 0.5.14 --cuda-graph-max-bs) to the concurrency that "
+                         f"you plan for, or lower --max-running-requests from {limit:.0f} to {ceiling:.0f}"))
+    batches = [batch for line in lines if " batch" in line.body and (batch := read_batch(line))]
+    if share and share.value == 0.0 and any(batch.decode and batch.on_gpu for batch in batches):
+        found.append(_of("graphs_not_used", share, "raise the captured sizes or drop the flag that disables graphs"))
+    return found
+
+
+def _of(kind: str, said: Evidence, remedy: str) -> _Found:
+    return _Found(kind, f"{ERRORS[kind][1]}: {said.text}", remedy, said.line)
