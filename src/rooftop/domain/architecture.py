@@ -142,6 +142,14 @@ class Attention:
     conv: int = 0
     ratio: int = 0
 
+    def __post_init__(self) -> None:
+        if (self.window is None) == (self.kind in ("sliding", "chunked", "compressed")):
+            raise ValueError(f"{self.kind} attention {'needs a' if self.window is None else 'has no'} window")
+        if self.ratio and self.kind != "compressed":
+            raise ValueError(f"{self.kind} attention does not compress its cache")
+        if min(self.heads, self.kv_heads, self.key_dim, self.value_dim) < 1:
+            raise ValueError(f"{self.kind} attention of {self.heads} heads, {self.kv_heads} KV heads is none")
+
     @property
     def name(self) -> str:
         """The field's word for it: MHA, GQA, MQA, MLA, MLA + DSA, sliding GQA, compressed 4:1, linear."""
@@ -181,7 +189,7 @@ class Attention:
         """Entries that the whole of a sequence of `context` tokens leaves in the cache, apart from the window's."""
         if self.kind == "compressed":
             return context // self.ratio if self.ratio else 0
-        return 0 if self.window or self.kind == "linear" else context
+        return context if self.kind in ("full", "mla") else 0
 
     def cached_tokens(self, context: int) -> int:
         """Tokens, or entries for several of them, of a sequence of `context` that stay in the cache."""
@@ -195,7 +203,7 @@ class Attention:
 
     def growth(self, value_bytes: float = 2.0) -> float:
         """Bytes that each further token of a long sequence adds in all layers of this kind; 0 past a window."""
-        share = 1.0 if self.entries(1) else 1 / self.ratio if self.ratio else 0.0
+        share = 1 / self.ratio if self.ratio else float(self.entries(1))
         return len(self.layers) * share * (self.cached_values * value_bytes + self.index_bytes)
 
     def kv_bytes(self, context: int, value_bytes: float = 2.0, state_bytes: float = 4.0) -> float:

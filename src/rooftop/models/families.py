@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from rooftop.domain.architecture import Attention, Experts, Matrix
+from rooftop.domain.architecture import Attention, AttentionKind, Experts, Matrix
 from rooftop.errors import BadInput
 from rooftop.models import parts
 from rooftop.models.fields import Fields
@@ -17,6 +17,8 @@ ROUTED = ("num_experts|n_routed_experts|num_local_experts", "num_experts_per_tok
 LATENT = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 COMPRESSED = ("compress_ratios", "head_dim", "q_lora_rank", "o_groups", "o_lora_rank", "hc_mult", "sliding_window",
               "index_n_heads", "index_head_dim", "index_topk", "moe_intermediate_size")
+FULL: AttentionKind = "full"
+SLIDING: AttentionKind = "sliding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +43,11 @@ def llama(config: Fields) -> Sketch:
 def qwen2(config: Fields) -> Sketch:
     """Qwen2, Qwen2.5, QwQ: queries, keys and values have a bias."""
     hidden, layers = size(config)
-    full = layers
+    count = len(layers)
     if config.flag("use_sliding_window") and "sliding_window" in config:
-        full = layers[:config.whole("max_window_layers", default=len(layers), least=0)]
-    rest = layers[len(full):]
-    attention = tuple(kind for kind in (
-        grouped(config, full), grouped(config, rest, "sliding", config.maybe("sliding_window"))) if kind.layers)
+        count = config.whole("max_window_layers", default=count, least=0)
+    attention = tuple(grouped(config, part, kind, config.whole("sliding_window") if kind == "sliding" else None)
+                      for part, kind in ((layers[:count], FULL), (layers[count:], SLIDING)) if part)
     projections = chain.from_iterable(parts.heads(kind, hidden, biased="qkv") for kind in attention)
     return Sketch(attention, (*ends(config), *parts.norms(hidden, layers), *projections,
                               *parts.mlp(hidden, config.whole("intermediate_size"), layers)))

@@ -81,7 +81,8 @@ def architecture_of(values: Mapping[str, Any], tensors: Iterable[Tensor], where:
     if not tables or len(tables[0].shape) != 2:
         raise BadInput("the GGUF file has no embedding table (token_embd.weight)", where=where,
                        remedy="name the model itself, not an adapter or a projector")
-    total = config.whole("block_count", most=MOST_LAYERS)
+    hidden, total = config.whole("embedding_length"), config.whole("block_count", most=MOST_LAYERS)
+    _check(tables[0], found, hidden, total, where)
     layers = total - config.whole("nextn_predict_layers", default=0, least=0, most=total - 1)
     attention = _attention(config, found, layers)
     experts = _experts(config, found, layers)
@@ -95,9 +96,19 @@ def architecture_of(values: Mapping[str, Any], tensors: Iterable[Tensor], where:
     served = tuple(matrix for matrix in matrices if not matrix.layers or matrix.layers[0] < layers)
     return Architecture(
         name=str(values.get("general.name") or family), family=family, layers=layers,
-        hidden=config.whole("embedding_length"), vocab=embedding.rows, tied=tied, attention=attention, matrices=served,
+        hidden=hidden, vocab=embedding.rows, tied=tied, attention=attention, matrices=served,
         experts=experts, mtp=tuple(matrix for matrix in matrices if matrix not in served), format=FP16,
         context=config.maybe("context_length"), file_bytes=size)
+
+
+def _check(table: Tensor, tensors: list[Tensor], hidden: int, total: int, where: str) -> None:
+    """Raises BadInput where the tensors are of another size than the keys say."""
+    if table.shape[0] != hidden:
+        raise BadInput(f"embedding_length is {hidden}, the embedding table is {table.shape[0]} wide", where=where)
+    numbers = {int(match[1]) for tensor in tensors if (match := BLOCK.match(tensor.name))}
+    if numbers != set(range(total)):
+        raise BadInput(f"block_count is {total}, the tensors have {len(numbers)} blocks", where=where,
+                       remedy="download all shards into one folder")
 
 
 def _config(values: Mapping[str, Any], where: str) -> Fields:

@@ -123,21 +123,22 @@ def _v4_attention(config: Fields, kind: Attention) -> list[Piece]:
         parts.vector(module, "norm", "kv_norm", layers, kind.key_dim)]
     if kind.ratio:
         doubled = 2 if kind.index_dim else 1
-        pieces += _compressor(f"{module}.compressor", kind, hidden, doubled * kind.key_dim, kind.key_dim)
+        pieces += _compressor("compressor", kind, hidden, doubled * kind.key_dim, kind.key_dim)
     if kind.index_dim:
         indexer = f"{module}.indexer"
         pieces += [Piece(indexer, Matrix("indexer", "wq_b", layers, kind.index_heads * kind.index_dim, q_rank)),
                    Piece(indexer, Matrix("indexer", "weights_proj", layers, kind.index_heads, hidden), quantized=False)]
-        pieces += _compressor(f"{indexer}.compressor", kind, hidden, 2 * kind.index_dim, kind.index_dim)
+        pieces += _compressor("indexer.compressor", kind, hidden, 2 * kind.index_dim, kind.index_dim)
     return pieces
 
 
-def _compressor(module: str, kind: Attention, hidden: int, rows: int, wide: int) -> list[Piece]:
+def _compressor(name: str, kind: Attention, hidden: int, rows: int, wide: int) -> list[Piece]:
     """What makes one entry of `ratio` tokens: two projections, a bias a position, a norm; whole on every rank."""
-    part: Part = "indexer" if ".indexer" in module else "attention"
-    made = [Matrix(part, name, kind.layers, rows, hidden) for name in ("wkv", "wgate")]
-    made += [Matrix(part, "ape", kind.layers, kind.ratio * rows, 1), Matrix("norm", "norm", kind.layers, wide, 1)]
-    return [Piece(module, matrix, quantized=False) for matrix in made]
+    part: Part = "indexer" if name.startswith("indexer") else "attention"
+    made = [Matrix(part, f"{name}.{half}", kind.layers, rows, hidden) for half in ("wkv", "wgate")]
+    made += [Matrix(part, f"{name}.ape", kind.layers, kind.ratio * rows, 1),
+             Matrix("norm", f"{name}.norm", kind.layers, wide, 1)]
+    return [Piece("layers.{}.attn", matrix, quantized=False) for matrix in made]
 
 
 def _streams(hidden: int, streams: int, layers: tuple[int, ...]) -> list[Piece]:
