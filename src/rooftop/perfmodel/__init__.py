@@ -1,0 +1,1 @@
+"""What a layout can do, from shapes and data sheets alone."""
