@@ -1,7 +1,6 @@
 """The commands of rooftop: words in, workflows called, nouns handed to the tables."""
 
 import contextlib
-import json
 import signal
 import sys
 import traceback
@@ -225,6 +224,8 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(_fail(Interrupted("stopped"), as_json))
     except click.ClickException as error:
+        if as_json:
+            sys.exit(_fail(BadInput(error.format_message(), remedy="see --help"), as_json))
         error.show()
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
@@ -248,7 +249,9 @@ def _fail(error: RooftopError, as_json: bool) -> int:
 
 def _defect(error: Exception, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps({"error": {"kind": "Defect", "what": repr(error), "where": "", "remedy": ""}}))
+        from rooftop.cli import show
+
+        show.show_json({"error": {"kind": "Defect", "what": repr(error), "where": "", "remedy": ""}})
     click.echo("".join(traceback.format_exception(error)), err=True)
     click.echo("This is a defect of rooftop itself; the lines above tell its authors where.", err=True)
     return 1

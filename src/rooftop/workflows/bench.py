@@ -8,10 +8,10 @@ from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Progress, Tell
 from rooftop.domain.trial import Trial
 from rooftop.domain.workload import Api, Arrivals, Stop, Workload
-from rooftop.errors import EngineDied, Interrupted
+from rooftop.errors import EngineDied, Interrupted, StoreFailed
 from rooftop.load.target import probe
 from rooftop.store import Store
-from rooftop.workflows.run import Slot, run_level
+from rooftop.workflows.run import Slot, recover, run_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Bench:
 
 
 REQUESTS_PER_USER = 8
+PAGE_S = 10.0
 
 
 def workloads(bench: Bench, api: Api) -> tuple[Workload, ...]:
@@ -71,12 +72,13 @@ def _stop(bench: Bench, usual: int) -> Stop:
 def bench(asked: Bench, *, store: Store, tell: Tell) -> tuple[Trial, ...]:
     """Probe the server, then measure each level; repeats interleave the levels.
 
-    Raises ServerUnreachable or ServerRefused before the first level, EngineDied when the server is gone after one;
-    every level that ended is in the store by then.
+    Raises ServerUnreachable or ServerRefused before the first level, EngineDied when the server is gone after one,
+    Interrupted and StoreFailed; every level that ended is in the store by then.
     """
+    recover(store)
     tell(Progress("probe", asked.urls[0]))
     target = probe(asked.urls, model=asked.model, api=asked.api, key_env=asked.key_env, headers=asked.headers,
-                   verify_tls=asked.verify_tls)
+                   verify_tls=asked.verify_tls, timeout_s=min(PAGE_S, asked.timeout_s))
     levels = [(repeat, load) for repeat in range(asked.repeats) for load in workloads(asked, target.api)]
     plan = Plan(model=Model(name=target.model))
     trials: list[Trial] = []
@@ -93,8 +95,14 @@ def bench(asked: Bench, *, store: Store, tell: Tell) -> tuple[Trial, ...]:
 
 def _stop_if_gone(trial: Trial, url: str, store: Store) -> None:
     kept = f"what was measured is in {store.path}"
-    if trial.fault is not None and trial.fault.kind == "stopped":
+    kind = trial.fault.kind if trial.fault is not None else ""
+    if trial.fault is not None and kind == "stopped":
         raise Interrupted("stopped", where=url, remedy=kept)
+    if trial.fault is not None and kind == "killed":
+        raise Interrupted(trial.fault.reason, where=url,
+                          remedy=f"somebody killed it, or memory ran out (see dmesg); {kept}")
+    if trial.fault is not None and kind == "spool":
+        raise StoreFailed(trial.fault.reason, where=str(store.path), remedy=f"free space there; {kept}")
     if trial.fault is not None or (trial.replies and not any(reply.ok for reply in trial.replies)):
         reason = trial.fault.reason if trial.fault else next(r.detail or str(r.error) for r in trial.replies)
         raise EngineDied(f"no request of this level was answered: {reason}", where=url,

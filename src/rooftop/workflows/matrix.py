@@ -21,10 +21,15 @@ METRICS: dict[Question, str] = {"one user": "tokens_per_s_per_user", "throughput
 
 
 def matrix(store: Store, study: str) -> tuple[Matrix, tuple[Trial, ...]]:
-    """The answer of a study and the trials that it rests on.  Raises BadInput where the store knows no such study."""
+    """The answer of a study and the trials that it rests on.
+
+    Levels of one name that were asked for otherwise (a study file that was changed since) are left out, with a warning.
+    Raises BadInput where the store knows no such study.
+    """
     launches = tuple(store.launches(study=study))
-    trials = tuple(trial for trial in store.trials(study=study) if not trial.unfinished)
-    if not launches and not trials:
+    found = tuple(trial for trial in store.trials(study=study) if not trial.unfinished)
+    trials = _latest(found)
+    if not study or (not launches and not trials):
         known = ", ".join(store.studies()) or "none"
         raise BadInput(f"the store holds no study {study!r}", where=str(store.path), remedy=f"it holds: {known}")
     plans = _plans(launches, trials)
@@ -40,9 +45,25 @@ def matrix(store: Store, study: str) -> tuple[Matrix, tuple[Trial, ...]]:
     answer = Matrix(study=study, model=some.model.name, engine=some.engine or "", machine=machine, levels=levels,
                     rows=rows, cells=tuple(_cell(title, level, group) for (title, level), group in groups.items()),
                     best=_answers(groups), load=trials[0].workload.shape if trials else "",
-                    conditions=_conditions(launches, trials), warnings=_warnings(trials, rows),
+                    conditions=_conditions(launches, trials),
+                    warnings=(*_left_out(found, trials), *_warnings(trials, rows)),
                     started_at=min(_starts(launches, trials)), took_s=_took_s(launches, trials))
     return answer, trials
+
+
+def _latest(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    """The trials whose prompts, replies and stop rule are those of the last one at their level, and overall."""
+    if not trials:
+        return ()
+    last = trials[-1].workload
+    by_level = {trial.workload.level: trial.workload for trial in trials}
+    return tuple(trial for trial in trials if trial.workload == by_level[trial.workload.level]
+                 and replace(trial.workload, arrivals=last.arrivals, stop=last.stop, warmup=last.warmup) == last)
+
+
+def _left_out(found: Sequence[Trial], kept: Sequence[Trial]) -> tuple[str, ...]:
+    count = len(found) - len(kept)
+    return (f"{count} older levels of this study, asked for with another load, are left out",) if count else ()
 
 
 def _users(trial: Trial) -> tuple[float, float]:

@@ -36,7 +36,7 @@ class Rehearsal:
 def rehearse(study: Study, engine: Engine, store: Store | None) -> Rehearsal:
     """The commands and the estimated time of what remains of a study, without starting anything.
 
-    The estimate takes a level's and a start's own time where the store has it, else an assumption that `basis` names.
+    The estimate takes the mean time of the levels and starts that the store has, else an assumption that `basis` names.
     """
     all_plans = plans(study, this_machine())
     if store is None:
@@ -46,9 +46,10 @@ def rehearse(study: Study, engine: Engine, store: Store | None) -> Rehearsal:
     levels = sum(map(len, todo.values()))
     starts = sum(bool(one) for one in todo.values())
     seen = [trial.measured_s for trial in store.trial_heads(study=study.name) if not trial.unfinished] if store else []
-    if seen:
-        seconds = levels * sum(seen) / len(seen) + starts * START_S
-        basis = f"levels as long as the {len(seen)} measured so far; {START_S:.0f} s a start assumed; no interval"
+    began = [one.startup_s for one in store.launches(study=study.name) if one.startup_s is not None] if store else []
+    if seen and began:
+        seconds = levels * sum(seen) / len(seen) + starts * sum(began) / len(began)
+        basis = f"levels and starts as long as the {len(seen)} and {len(began)} measured so far; no interval"
     else:
         seconds = starts * START_S + sum(map(_level_s, workloads(study))) * levels / max(1, len(workloads(study)))
         basis = (f"nothing measured yet: assumed {START_S:.0f} s a start, {FIRST_TOKEN_S} s to a first token and "

@@ -5,22 +5,23 @@ import math
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rooftop.domain import codec
-from rooftop.domain.launch import Claim, Launch
+from rooftop.domain.launch import Claim, Fault, Launch
 from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Tell
 from rooftop.domain.trial import Sample, Trial
 from rooftop.domain.workload import Workload
-from rooftop.errors import StoreFailed
+from rooftop.errors import BadInput, StoreFailed
 from rooftop.hardware.local import surroundings, this_machine
+from rooftop.load import http, prompts
 from rooftop.load import level as levels
-from rooftop.load import prompts
 from rooftop.load.job import Job, Target
+from rooftop.load.spool import read_job
 from rooftop.store import Store
 from rooftop.telemetry import Source, other_cpu_share, watching
 
@@ -30,10 +31,14 @@ OWNER = "owner"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What watches a level: sources sampled at 2 Hz, and the check of claims once it has run."""
+    """What watches a level: sources sampled at 2 Hz, and the check of claims once it has run.
+
+    `death` says why a server has ended; it is asked where a reply failed.
+    """
 
     sources: tuple[Source, ...] = ()
     claims: Callable[[], tuple[Claim, ...]] = tuple
+    death: Callable[[], Fault | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +58,34 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
     """Measure one level and store it whole before anything is computed from it.
 
     Bytes and stamps are spooled beside the store while it runs; the spool goes once the trial is stored, and stays if
-    storing fails.  Raises StoreFailed; a level that fails is a Trial with a fault, not an exception.
+    storing fails.  A level that fails is a Trial with a fault, not an exception; one that the server cannot be asked
+    for (BadInput, ServerRefused, ServerUnreachable) has not begun, and nothing is stored.  Raises StoreFailed too.
     """
     seen = seen or Seen()
-    spool = spool_folder(store.path) / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    head = new_head(workload, slot)
+    spool = spool_folder(store.path) / head.id
     made, notes = prompts.make_prompts(target, workload, prompt_count(workload), tokenizer=slot.tokenizer,
-                                       seed_salt=spool.name)
-    machine = slot.plan.machine or this_machine()
-    head = Trial(id=spool.name, origin="measured", plan=slot.plan, workload=workload,
-                 started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                 surroundings=surroundings(machine), launch_id=slot.launch.id if slot.launch else "",
-                 study=slot.study, repeat=slot.repeat, notes=(*target.notes, *notes))
-    _open_spool(spool, head)
+                                       seed_salt=head.id)
+    head = replace(head, notes=(*target.notes, *notes))
     job = Job(target=target, workload=workload, spool=str(spool), timeout_s=slot.timeout_s)
-    with _owned(spool), watching(seen.sources) as watch:
-        level = levels.measure(job, made, tell=tell)
-    trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
-    trial = replace(trial, claims=seen.claims())
-    store.add_trial(trial, spool=spool)
+    with _owned(spool, head), watching(seen.sources) as watch:
+        level = hidden(levels.measure(job, made, tell=tell), target)
+        trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
+        failed = trial.fault is not None or not all(reply.ok for reply in trial.replies)
+        death = seen.death() if failed and not trial.unfinished else None
+        trial = replace(trial, claims=seen.claims(), fault=death or trial.fault)
+        store.add_trial(trial, spool=spool)
     shutil.rmtree(spool, ignore_errors=True)
     return trial
 
 
-def _open_spool(spool: Path, head: Trial) -> None:
-    try:
-        spool.mkdir(parents=True)
-        (spool / HEAD).write_text(codec.to_json(head), encoding="utf-8")
-    except OSError as error:
-        raise StoreFailed(f"the level's raw bytes cannot be kept: {error.strerror}", where=str(spool),
-                          remedy="free space there, or put the store elsewhere with --store") from error
+def new_head(workload: Workload, slot: Slot) -> Trial:
+    """A trial of a level that is about to run, under an id of its own."""
+    now = datetime.now(UTC)
+    return Trial(id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}", origin="measured", plan=slot.plan, workload=workload,
+                 started_at=now.isoformat(timespec="milliseconds"),
+                 surroundings=surroundings(slot.plan.machine or this_machine()),
+                 launch_id=slot.launch.id if slot.launch else "", study=slot.study, repeat=slot.repeat)
 
 
 def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = (), notes: Sequence[str] = ()) -> Trial:
@@ -95,38 +99,89 @@ def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = ()
                    notes=(*head.notes, *level.notes, *notes))
 
 
-def recover(store: Store) -> int:
-    """Store what is left in the spools of levels whose rooftop was killed, as stopped trials; how many there were.
+def hidden(level: levels.Level, target: Target) -> levels.Level:
+    """The level without any API key that a server may have repeated in its words of an error."""
+    try:
+        values = [value.removeprefix("Bearer ") for _, value in http.secret_values(target.secret_headers)]
+    except BadInput:
+        return replace(level, replies=tuple(replace(one, detail="") for one in level.replies))
+    if not values:
+        return level
 
-    A spool belongs to a living rooftop while its process holds the lock of its `owner` file; those are left alone.
+    def hide(text: str) -> str:
+        for value in values:
+            text = text.replace(value, "***")
+        return text
+
+    fault = level.fault and replace(level.fault, reason=hide(level.fault.reason))
+    return replace(level, fault=fault, replies=tuple(replace(one, detail=hide(one.detail)) if one.detail else one
+                                                     for one in level.replies))
+
+
+def recover(store: Store) -> int:
+    """Store what is left in the spools of levels whose rooftop was killed, as killed trials; how many there were.
+
+    A spool belongs to a living rooftop while its process holds the lock of its `owner` file; those are left alone, and
+    so are those of another rooftop version.  One whose trial is stored already, or that never began, goes.
     """
     folder = spool_folder(store.path)
     count = 0
     for spool in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if not (spool / HEAD).is_file() or _is_owned(spool):
+        if not (spool / HEAD).is_file() or is_locked(spool / OWNER):
             continue
-        head = codec.from_json(Trial, (spool / HEAD).read_text(encoding="utf-8"), where=str(spool / HEAD))
-        store.add_trial(finished(head, levels.read_spool(spool), notes=("rooftop was killed during this level",)))
+        try:
+            head = codec.from_json(Trial, (spool / HEAD).read_text(encoding="utf-8"), where=str(spool / HEAD))
+        except BadInput:
+            continue
+        known = any(trial.id == head.id for trial in store.trial_heads(study=head.study))
+        if not known and (level := _left(spool)) is not None:
+            fault = Fault("killed", "rooftop was killed during this level")
+            store.add_trial(replace(finished(head, level), fault=fault))
+            count += 1
         shutil.rmtree(spool, ignore_errors=True)
-        count += 1
     return count
 
 
+def _left(spool: Path) -> levels.Level | None:
+    """What a killed rooftop's spool holds; None where it was killed before the job was written, so nothing was sent."""
+    try:
+        target = read_job(spool).target if (spool / "job.json").exists() else None
+    except BadInput:
+        return None
+    return hidden(levels.read_spool(spool), target) if target is not None else None
+
+
 @contextmanager
-def _owned(spool: Path) -> Iterator[None]:
-    """Hold the spool's lock: the kernel lets go of it when this process ends, however it ends."""
-    with (spool / OWNER).open("w", encoding="utf-8") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
+def _owned(spool: Path, head: Trial) -> Iterator[None]:
+    """A new spool with the head of its trial, locked: the kernel lets go when this process ends, however it ends."""
+    with ExitStack() as stack:
+        try:
+            spool.mkdir(parents=True)
+            stack.enter_context(locked(spool / OWNER))
+            part = spool / (HEAD + ".part")
+            part.write_text(codec.to_json(head), encoding="utf-8")
+            part.replace(spool / HEAD)
+        except OSError as error:
+            raise StoreFailed(f"the level's raw bytes cannot be kept: {error.strerror}", where=str(spool),
+                              remedy="free space there, or put the store elsewhere with --store") from error
         yield
 
 
-def _is_owned(spool: Path) -> bool:
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file.  Raises BlockingIOError where another process holds it."""
+    with path.open("a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock of this file."""
     try:
-        with (spool / OWNER).open("w", encoding="utf-8") as owner:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with locked(path):
+            return False
     except BlockingIOError:
         return True
-    return False
 
 
 def prompt_count(workload: Workload) -> int:

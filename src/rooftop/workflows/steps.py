@@ -55,6 +55,9 @@ def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
 
     Raises BadInput for two setups that are the same or share a title, and for a study without setups.
     """
+    for field, number in (("order.repeats", study.order.repeats), ("order.rounds", study.order.rounds)):
+        if number < 1:
+            raise BadInput(f"{field} must be at least 1, not {number}")
     if not study.setup:
         raise BadInput("the study has no [[setup]]", remedy="add a [[setup]] table with a layout or settings")
     model = find(study.model)
@@ -88,8 +91,13 @@ def _title(setup: Setup) -> str:
 def workloads(study: Study) -> tuple[Workload, ...]:
     """The load levels of a study, in the file's order."""
     load = study.load
-    if not load.concurrency or min(load.concurrency) < 1:
-        raise BadInput("load.concurrency must list whole numbers of at least 1")
+    listed = load.concurrency
+    if not listed or min(listed) < 1 or len(set(listed)) < len(listed):
+        raise BadInput("load.concurrency must list whole numbers of at least 1, each once")
+    for name in ("input_tokens", "output_tokens", "requests_per_user", "seconds"):
+        value = getattr(load, name)
+        if value is not None and value <= 0:
+            raise BadInput(f"load.{name} must be above 0, not {value:g}")
     per_user = load.requests_per_user
     if per_user is None and load.seconds is None:
         per_user = 4
@@ -98,7 +106,7 @@ def workloads(study: Study) -> tuple[Workload, ...]:
                           shared_prefix_tokens=load.shared_prefix_tokens, warmup=users, seed=load.seed, api=load.api,
                           stop=Stop(requests=max(per_user * users, load.least_requests) if per_user else None,
                                     seconds=load.seconds))
-                 for users in load.concurrency)
+                 for users in listed)
 
 
 def rounds(study: Study, all_plans: Sequence[Plan]) -> Iterator[tuple[int, Plan]]:
@@ -123,6 +131,12 @@ def remaining(study: Study, all_plans: Sequence[Plan], store: Store) -> dict[tup
     return {(number, plan.key): tuple(step for step in steps(study, plan, number)
                                       if (plan.key, step.workload, step.repeat) not in done)
             for number, plan in rounds(study, all_plans)}
+
+
+def failed_plans(study: Study, store: Store) -> set[str]:
+    """Keys of the plans whose latest start failed."""
+    latest = {launch.plan.key: launch for launch in store.launches(study=study.name)}
+    return {key for key, launch in latest.items() if launch.fault is not None}
 
 
 def engine_of(study: Study) -> Engine:
