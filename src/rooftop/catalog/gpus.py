@@ -1,0 +1,117 @@
+"""GPU data sheets of the catalog: every number with its source."""
+
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+from rooftop.domain import codec
+from rooftop.domain.machine import Gpu, Slot
+from rooftop.errors import BadInput
+
+TABLE = "gpus.toml"
+Figure = tuple[float, str]
+"""A number and where it is from."""
+
+_FORMATS = {"bf16": "bf16_tflops", "fp16": "fp16_tflops", "fp8": "fp8_tflops", "fp4": "fp4_tflops", "int8": "int8_tops"}
+_MAKERS = re.compile(r"nvidia|geforce|tesla|amd|instinct|generation|edition|[^a-z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One GPU's data sheet.  Units and words are those of the table; None = no figure known."""
+
+    name: str
+    vendor: str
+    fabric: Literal["nvswitch", "mesh", "bridge", ""]
+    nominal_gb: Figure
+    memory_gb_per_s: Figure
+    pcie_generation: Figure
+    pcie_lanes: Figure
+    tdp_w: Figure
+    aliases: tuple[str, ...] = ()
+    sm: str = ""
+    reported_mib: Figure | None = None
+    bf16_tflops: Figure | None = None
+    fp16_tflops: Figure | None = None
+    fp8_tflops: Figure | None = None
+    fp4_tflops: Figure | None = None
+    int8_tops: Figure | None = None
+    fabric_gb_per_s: Figure | None = None
+
+    def __post_init__(self) -> None:
+        for name, (number, source) in self.figures:
+            if not 0 < number < 1e9:
+                raise ValueError(f"{name} must be above 0, not {number:g}")
+            if not source.strip():
+                raise ValueError(f"{name} needs its source beside it")
+        if bool(self.fabric) != (self.fabric_gb_per_s is not None):
+            raise ValueError("fabric and fabric_gb_per_s go together: both, or neither")
+
+    @property
+    def figures(self) -> tuple[tuple[str, Figure], ...]:
+        """(name, (number, source)) of every number that is known."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return tuple((name, value) for name, value in values if isinstance(value, tuple) and name != "aliases")
+
+    @property
+    def gpu(self) -> Gpu:
+        """The noun that the head calculates with."""
+        generation, width = int(self.pcie_generation[0]), int(self.pcie_lanes[0])
+        flops = ((name, getattr(self, key)) for name, key in _FORMATS.items())
+        return Gpu(self.aliases[0] if self.aliases else self.name,
+                   int(self.reported_mib[0]) << 20 if self.reported_mib else None, self.memory_gb_per_s[0] * 1e9,
+                   self.name, self.vendor, self.sm, round(self.nominal_gb[0] * 1e9),
+                   tuple((name, figure[0] * 1e12) for name, figure in flops if figure),
+                   self.fabric_gb_per_s[0] * 1e9 if self.fabric_gb_per_s else 0.0, self.tdp_w[0],
+                   Slot(generation, width))
+
+
+def read(text: str, where: str = TABLE) -> tuple[Sheet, ...]:
+    """All sheets of a table.  Raises BadInput that names the GPU and the key of whatever is wrong or missing."""
+    try:
+        data = tomllib.loads(text)
+    except ValueError as error:
+        raise BadInput(f"not valid TOML: {error}", where=where) from error
+    sheets = []
+    for name, table in data.items():
+        if not isinstance(table, dict):
+            raise BadInput(f"{name} must be a table", where=where)
+        sheets.append(codec.from_plain(Sheet, {"name": name, **table}, where=where, path=name))
+    return tuple(sheets)
+
+
+@cache
+def known() -> tuple[Sheet, ...]:
+    """Every GPU of the catalog, in its order."""
+    return read(resources.files("rooftop.catalog").joinpath(TABLE).read_text(encoding="utf-8"))
+
+
+def find(name: str) -> Sheet | None:
+    """The sheet of a GPU as people or drivers write it (`RTX 4090`, `NVIDIA GeForce RTX 4090`); None if unknown."""
+    wanted = plain(name)
+    return next((sheet for sheet in known() if wanted in {plain(word) for word in (sheet.name, *sheet.aliases)}), None)
+
+
+def sheet(name: str) -> Sheet:
+    """As `find`.  Raises BadInput that names the nearest GPUs."""
+    found = find(name)
+    if found is None:
+        raise BadInput(f"there is no GPU named {name.strip()!r} in the catalog", remedy=nearest(name))
+    return found
+
+
+def nearest(name: str) -> str:
+    """A sentence for a name that is not there: the GPUs that are written most like it, or all of them."""
+    words = {plain(word): sheet.name for sheet in known() for word in (sheet.name, *sheet.aliases)}
+    near = get_close_matches(plain(name), words, n=4, cutoff=0.5)
+    names = list(dict.fromkeys(words[word] for word in near)) or [sheet.name for sheet in known()]
+    return f"nearest: {', '.join(names)}" if near else f"known: {', '.join(names)}"
+
+
+def plain(name: str) -> str:
+    """Letters and digits in lower case, makers' and brands' names taken off."""
+    return _MAKERS.sub("", name.lower()) or re.sub(r"[^a-z0-9]", "", name.lower())
