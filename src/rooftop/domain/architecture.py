@@ -261,6 +261,7 @@ class Architecture:
     kv_format: what the checkpoint asks of the KV cache ("fp8", "" = nothing).
     file_bytes: bytes of the weight files where they or their index were read.
     notes: what was left out, derived or assumed, for people.
+    multimodal: whether it stood beside a vision or audio encoder, which is not counted here.
     """
 
     name: str
@@ -278,6 +279,7 @@ class Architecture:
     kv_format: str = ""
     file_bytes: int | None = None
     notes: tuple[str, ...] = ()
+    multimodal: bool = False
 
     @property
     def parameters(self) -> int:

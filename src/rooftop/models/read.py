@@ -57,7 +57,7 @@ def read_config(config: Fields, sidecar: Fields | None = None, *, name: str = ""
         vocab=text.whole("vocab_size"), tied=text.flag("tie_word_embeddings"), attention=sketch.attention,
         matrices=with_formats(sketch.pieces, format_of, base := base_format(text)), experts=sketch.experts,
         mtp=with_formats(sketch.mtp, format_of, base), format=base, context=text.maybe("max_position_embeddings"),
-        kv_format=kv_format, notes=notes)
+        kv_format=kv_format, notes=notes, multimodal=wrapped)
 
 
 def with_formats(pieces: Iterable[Piece], format_of: FormatOf, base: NumberFormat) -> tuple[Matrix, ...]:
