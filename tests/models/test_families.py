@@ -1,5 +1,6 @@
 from dataclasses import replace
 from math import isclose
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ def named(model: Architecture, name: str) -> Matrix:
     ("Qwen3.5-397B-A17B", {"linear": 45, "GQA": 15}),
     ("gpt-oss-120b", {"sliding GQA": 18, "GQA": 18}),
     ("Llama-4-Scout-17B-16E-Instruct", {"chunked GQA": 36, "GQA": 12}),
+    ("Step-3.5-Flash", {"GQA": 12, "sliding GQA": 33}),
     ("DeepSeek-V4-Flash", {"sliding MQA": 2, "compressed 4:1": 21, "compressed 128:1": 20}),
 ])
 def test_attention_kinds(name: str, kinds: dict[str, int]) -> None:
@@ -175,3 +177,23 @@ def test_dense_layers_among_sparse_ones() -> None:
     every_second = read(config("Qwen3-30B-A3B") | {"decoder_sparse_step": 2})
     assert every_second.experts is not None
     assert every_second.experts.layers == tuple(range(1, 48, 2))
+
+
+@pytest.mark.parametrize(("data", "weights"), [
+    # made with the model classes of transformers 5.19.0 on the meta device, as the exact counts of published.toml
+    ({"model_type": "glm4", "hidden_size": 6144, "intermediate_size": 23040, "num_hidden_layers": 61,
+      "vocab_size": 151552, "num_attention_heads": 48, "num_key_value_heads": 2, "head_dim": 128, "attention_bias": True}, 32566487552),
+    ({"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "sliding_window": 4096}, 7241732096),
+    ({"model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
+      "vocab_size": 154880, "num_attention_heads": 20, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
+      "qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64, "n_shared_experts": 1,
+      "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "first_k_dense_replace": 1}, 29943393920),
+    ({"model_type": "qwen3_next", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48,
+      "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "vocab_size": 151936, "num_experts": 512,
+      "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+      "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+      "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4}, 79674391296),
+], ids=lambda item: item["model_type"] if isinstance(item, dict) else "")
+def test_families_without_a_recorded_configuration(data: dict[str, Any], weights: int) -> None:
+    assert read(data).parameters == weights

@@ -40,6 +40,16 @@ def llama(config: Fields) -> Sketch:
         *parts.mlp(hidden, config.whole("intermediate_size"), layers, biased=config.flag("mlp_bias"))))
 
 
+def glm4(config: Fields) -> Sketch:
+    """GLM-4-0414, dense: norms before and after attention and MLP."""
+    hidden, layers = size(config)
+    attention = grouped(config, layers)
+    names = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
+    biased = "qkv" if config.flag("attention_bias") else ""
+    return Sketch((attention,), (*ends(config), *parts.norms(hidden, layers, names),
+                                 *parts.heads(attention, hidden, biased=biased), *dense(config, layers)))
+
+
 def qwen2(config: Fields) -> Sketch:
     """Qwen2, Qwen2.5, QwQ: queries, keys and values have a bias."""
     hidden, layers = size(config)
@@ -240,6 +250,55 @@ def llama4(config: Fields) -> Sketch:
         *(parts.mlp(hidden, config.whole("intermediate_size_mlp"), plain, module) if plain else ())), experts)
 
 
+def step(config: Fields) -> Sketch:
+    """Step-3.5-Flash and Step-3.7: layers with a sliding window have heads of their own; a gate a head."""
+    hidden, layers = size(config)
+    types = config.words("layer_types", len(layers)) or ()
+    full = tuple(layer for layer in layers if types[layer] == "full_attention")
+    sliding = tuple(layer for layer in layers if types[layer] == "sliding_attention")
+    if len(full) + len(sliding) != len(layers):
+        raise config.wrong("layer_types", "of full_attention and sliding_attention", sorted(set(types[:len(layers)])))
+    attention = [_step_heads(config, config, full)] if full else []
+    if sliding:
+        config.need("attention_other_setting")
+        attention.append(_step_heads(config, config.table("attention_other_setting") or config, sliding,
+                                     config.whole("sliding_window")))
+    sparse, share = set(_listed(config, "moe_layers_enum")), config.whole("share_expert_dim")
+    experts = mixture(config, tuple(layer for layer in layers if layer in sparse),
+                      config.whole("moe_intermediate_size"), 1, share)
+    pieces = [*ends(config), *parts.norms(hidden, layers),
+              *parts.shared(experts, hidden, "model.layers.{}.share_expert"),
+              *parts.routed(experts, hidden, "model.layers.{}.moe", correction="router_bias"),
+              *dense(config, tuple(layer for layer in layers if layer not in sparse))]
+    for kind in attention:
+        gate = Matrix("attention", "g_proj", kind.layers, kind.heads, hidden, cut="heads", axis="rows",
+                      pieces=kind.heads)
+        pieces += [*parts.heads(kind, hidden, normed="head"), Piece("model.layers.{}.self_attn", gate)]
+    return Sketch(tuple(attention), tuple(pieces), experts,
+                  notes=("MTP layers are not counted",) if "num_nextn_predict_layers" in config else ())
+
+
+def _step_heads(config: Fields, own: Fields, layers: tuple[int, ...], window: int | None = None) -> Attention:
+    """Attention of one kind of layer; `own` has the heads of that kind."""
+    heads, groups = own.whole("num_attention_heads"), own.whole("num_attention_groups", "num_key_value_heads")
+    if heads % groups:
+        raise BadInput(f"num_attention_heads {heads} is no multiple of num_attention_groups {groups}",
+                       where=config.where)
+    wide = own.whole("head_dim", default=config.whole("head_dim"))
+    return Attention(SLIDING if window else FULL, layers, heads, groups, wide, wide, window)
+
+
+def _listed(config: Fields, name: str) -> tuple[int, ...]:
+    """A list of layer numbers, also where it is written as one string with commas."""
+    value = config.data.get(name)
+    if not isinstance(value, str):
+        return config.wholes(name) or ()
+    numbers = value.replace(" ", "").split(",")
+    if not all(number.isascii() and number.isdigit() and len(number) < 6 for number in numbers):
+        raise config.wrong(name, "layer numbers with commas between them", value)
+    return tuple(int(number) for number in numbers)
+
+
 GROUPED_MOE = (*COMMON, *ROUTED, "moe_intermediate_size")
 DEEPSEEK = Family(deepseek, (*COMMON, *ROUTED, *LATENT, "moe_intermediate_size"))
 HYBRID = Family(qwen3_5, (*COMMON, "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
@@ -254,9 +313,12 @@ FAMILIES = {
     "qwen3_5": HYBRID, "qwen3_5_text": HYBRID, "qwen3_5_moe": HYBRID_MOE, "qwen3_5_moe_text": HYBRID_MOE,
     "qwen3_next": HYBRID_MOE,
     "mixtral": Family(mixtral, (*DENSE, *ROUTED)), "minimax_m2": Family(minimax_m2, (*DENSE, *ROUTED)),
-    "glm4_moe": Family(glm4_moe, GROUPED_MOE), "gpt_oss": Family(gpt_oss, (*DENSE, *ROUTED)),
-    "llama4_text": Family(llama4, (*DENSE, *ROUTED)),
+    "glm4": Family(glm4, DENSE), "glm4_moe": Family(glm4_moe, GROUPED_MOE),
+    "gpt_oss": Family(gpt_oss, (*DENSE, *ROUTED)), "llama4_text": Family(llama4, (*DENSE, *ROUTED)),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe_lite"),
                     DEEPSEEK),
+    **dict.fromkeys(("step3p5", "step3p7"), Family(step, (
+        *DENSE, "moe_num_experts|num_experts", "moe_top_k|num_experts_per_tok", "moe_intermediate_size", "head_dim",
+        "share_expert_dim", "layer_types", "moe_layers_enum", "num_attention_groups|num_key_value_heads"))),
     "deepseek_v4": Family(deepseek_v4, (*COMMON, *ROUTED, *COMPRESSED)),
 }

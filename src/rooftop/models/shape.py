@@ -51,8 +51,8 @@ def by_type(config: Fields, layers: tuple[int, ...], types: tuple[str, ...] | No
 
 def mixture(config: Fields, layers: tuple[int, ...], width: int, shared: int = 0, shared_width: int = 0) -> Experts:
     """The mixture of experts.  Raises BadInput where more experts are active than there are."""
-    count = config.whole("num_experts", "n_routed_experts", "num_local_experts")
-    active = config.whole("num_experts_per_tok", "experts_per_token")
+    count = config.whole("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+    active = config.whole("num_experts_per_tok", "experts_per_token", "moe_top_k")
     if active > count:
         raise BadInput(f"num_experts_per_tok {active} is more than the {count} experts", where=config.where)
     if not layers:
