@@ -182,7 +182,8 @@ def test_dense_layers_among_sparse_ones() -> None:
 @pytest.mark.parametrize(("data", "weights"), [
     # made with the model classes of transformers 5.19.0 on the meta device, as the exact counts of published.toml
     ({"model_type": "glm4", "hidden_size": 6144, "intermediate_size": 23040, "num_hidden_layers": 61,
-      "vocab_size": 151552, "num_attention_heads": 48, "num_key_value_heads": 2, "head_dim": 128, "attention_bias": True}, 32566487552),
+      "vocab_size": 151552, "num_attention_heads": 48, "num_key_value_heads": 2, "head_dim": 128,
+      "attention_bias": True}, 32566487552),
     ({"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
       "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "sliding_window": 4096}, 7241732096),
     ({"model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
