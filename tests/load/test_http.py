@@ -12,6 +12,7 @@ import pytest
 
 from rooftop.errors import BadInput, ServerRefused, ServerUnreachable
 from rooftop.load import http
+from rooftop.load.client import secret_values
 from tests.load.tiny import Tiny, serving
 
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -73,7 +74,7 @@ def test_a_good_url_passes(url: str) -> None:
 
 def test_a_secret_is_read_at_the_last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", " abc\n")
-    pairs = http.secret_values([("Authorization", "KEY"), ("X-Key", "KEY")])
+    pairs = secret_values([("Authorization", "KEY"), ("X-Key", "KEY")])
     assert pairs == (("Authorization", "Bearer abc"), ("X-Key", "abc"))
 
 
@@ -83,7 +84,7 @@ def test_a_useless_secret_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPat
     if value is not None:
         monkeypatch.setenv("KEY", value)
     with pytest.raises(BadInput, match="KEY") as caught:
-        http.secret_values([("Authorization", "KEY")])
+        secret_values([("Authorization", "KEY")])
     assert "sk-" not in f"{caught.value.what}{caught.value.remedy}"
 
 

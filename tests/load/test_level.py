@@ -157,7 +157,7 @@ def test_closed_connections_are_replaced_outside_ttft(server: Truth, tmp_path: P
 
 
 def test_secrets_go_out_and_stay_out_of_the_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOME_KEY", "Bearer hush-hush")
+    monkeypatch.setenv("SOME_KEY", "hush-hush")
     with Truth(Script(key="hush-hush")) as server:
         target = Target((server.url,), "truth", secret_headers=(("Authorization", "SOME_KEY"),))
         level = measure(Job(target, closed(2), str(tmp_path)), prompts(2))

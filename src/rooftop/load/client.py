@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,14 +39,31 @@ class Endpoint:
 def find_endpoints(target: Target, environment: Mapping[str, str]) -> tuple[Endpoint, ...]:
     """Look up each server of the target once.  Raises BadInput (URL, missing key), ServerUnreachable (no such host)."""
     headers = list(target.headers)
-    for name, variable in target.secret_headers:
-        if variable not in environment:
-            raise BadInput(f"the environment has no {variable}", remedy=f"set it to the value of the {name} header")
-        headers.append((name, environment[variable]))
+    headers += secret_values(target.secret_headers, environment)
     for name, value in headers:
         if any(mark in name + value for mark in "\r\n\0"):
             raise BadInput(f"the header {name!r} has a line end inside")
     return tuple(_find_endpoint(url, target, headers, environment) for url in target.urls)
+
+
+def secret_values(secret_headers: Sequence[tuple[str, str]],
+                  environment: Mapping[str, str] = os.environ) -> tuple[tuple[str, str], ...]:
+    """The headers to send for (header, environment variable) pairs: read now, kept nowhere.
+
+    The rule: `Authorization` gets `Bearer ` before the variable's value, any other header gets the value itself; blanks
+    around the value are cut.  Raises BadInput for a variable that is unset, empty or cannot stand in a header.
+    """
+    pairs = []
+    for header, name in secret_headers:
+        value = environment.get(name, "").strip()
+        if not value:
+            raise BadInput(f"the environment variable {name} is not set, or is empty", where="--api-key-env",
+                           remedy=f"export {name}=... before the command, or name another variable")
+        if not (value.isascii() and value.isprintable()):
+            raise BadInput(f"the key in {name} holds a character that cannot be sent in a header",
+                           where="--api-key-env", remedy="look for a line break or a letter outside ASCII in it")
+        pairs.append((header, f"Bearer {value}" if header.lower() == "authorization" else value))
+    return tuple(pairs)
 
 
 def _find_endpoint(url: str, target: Target, headers: list[tuple[str, str]],

@@ -5,7 +5,6 @@ Connections are direct: no proxy is ever used, because the load client uses none
 
 import http.client
 import json
-import os
 import re
 import socket
 import ssl
@@ -17,6 +16,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from rooftop.errors import BadInput, Failure, ServerRefused, ServerUnreachable
+from rooftop.load.client import secret_values
 from rooftop.load.job import Target
 
 Pairs = Sequence[tuple[str, str]]
@@ -51,25 +51,6 @@ class Answer:
     def is_page(self) -> bool:
         """It is a web page for people."""
         return "text/html" in self.header("content-type") or self.body.lstrip()[:1] == b"<"
-
-
-def secret_values(secret_headers: Pairs) -> tuple[tuple[str, str], ...]:
-    """The headers to send for (header, environment variable) pairs: read now, kept nowhere.
-
-    The rule: `Authorization` gets `Bearer ` before the variable's value, any other header gets the value itself; blanks
-    around the value are cut.  Raises BadInput for a variable that is unset, empty or cannot stand in a header.
-    """
-    pairs = []
-    for header, name in secret_headers:
-        value = os.environ.get(name, "").strip()
-        if not value:
-            raise BadInput(f"the environment variable {name} is not set, or is empty", where="--api-key-env",
-                           remedy=f"export {name}=... before the command, or name another variable")
-        if not (value.isascii() and value.isprintable()):
-            raise BadInput(f"the key in {name} holds a character that cannot be sent in a header",
-                           where="--api-key-env", remedy="look for a line break or a letter outside ASCII in it")
-        pairs.append((header, f"Bearer {value}" if header.lower() == "authorization" else value))
-    return tuple(pairs)
 
 
 class Session:

@@ -105,5 +105,5 @@ def _stop_if_gone(trial: Trial, url: str, store: Store) -> None:
         raise StoreFailed(trial.fault.reason, where=str(store.path), remedy=f"free space there; {kept}")
     if trial.fault is not None or (trial.replies and not any(reply.ok for reply in trial.replies)):
         reason = trial.fault.reason if trial.fault else next(r.detail or str(r.error) for r in trial.replies)
-        raise EngineDied(f"no request of this level was answered: {reason}", where=url,
-                         remedy=f"look at the server's log; {kept}")
+        remedy = (trial.fault.remedy if trial.fault else "") or "look at the server's log"
+        raise EngineDied(f"no request of this level was answered: {reason}", where=url, remedy=f"{remedy}; {kept}")

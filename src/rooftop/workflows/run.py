@@ -18,8 +18,9 @@ from rooftop.domain.trial import Sample, Trial
 from rooftop.domain.workload import Workload
 from rooftop.errors import BadInput, StoreFailed
 from rooftop.hardware.local import surroundings, this_machine
-from rooftop.load import http, prompts
 from rooftop.load import level as levels
+from rooftop.load import prompts
+from rooftop.load.client import secret_values
 from rooftop.load.job import Job, Target
 from rooftop.load.spool import read_job
 from rooftop.store import Store
@@ -102,7 +103,7 @@ def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = ()
 def hidden(level: levels.Level, target: Target) -> levels.Level:
     """The level without any API key that a server may have repeated in its words of an error."""
     try:
-        values = [value.removeprefix("Bearer ") for _, value in http.secret_values(target.secret_headers)]
+        values = [value.removeprefix("Bearer ") for _, value in secret_values(target.secret_headers)]
     except BadInput:
         return replace(level, replies=tuple(replace(one, detail="") for one in level.replies))
     if not values:
@@ -119,8 +120,9 @@ def hidden(level: levels.Level, target: Target) -> levels.Level:
 
 
 def recover(store: Store) -> int:
-    """Store what is left in the spools of levels whose rooftop was killed, as killed trials; how many there were.
+    """Store what is left in the spools of levels whose rooftop was killed, or could not store; how many there were.
 
+    A level that had ended well is whole, with the claims of its start; any other is a trial whose fault is `killed`.
     A spool belongs to a living rooftop while its process holds the lock of its `owner` file; those are left alone, and
     so are those of another rooftop version.  One whose trial is stored already, or that never began, goes.
     """
@@ -135,11 +137,18 @@ def recover(store: Store) -> int:
             continue
         known = any(trial.id == head.id for trial in store.trial_heads(study=head.study))
         if not known and (level := _left(spool)) is not None:
-            fault = Fault("killed", "rooftop was killed during this level")
-            store.add_trial(replace(finished(head, level), fault=fault))
+            store.add_trial(_recovered(head, level, store), spool=spool)
             count += 1
         shutil.rmtree(spool, ignore_errors=True)
     return count
+
+
+def _recovered(head: Trial, level: levels.Level, store: Store) -> Trial:
+    if level.fault is not None or not all(reply.ok for reply in level.replies):
+        return replace(finished(head, level), fault=Fault("killed", "rooftop was killed during this level"))
+    starts = (one for one in store.launches(study=head.study) if one.id == head.launch_id)
+    note = f"level {head.workload.level} was stored by a later rooftop: no samples, claims as they were at the start"
+    return replace(finished(head, level, notes=(note,)), claims=next((one.claims for one in starts), ()))
 
 
 def _left(spool: Path) -> levels.Level | None:
