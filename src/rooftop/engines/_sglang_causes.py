@@ -68,7 +68,8 @@ CAUSES: tuple[Cause, ...] = _causes(
     ("heads_not_divisible",
      r"assert self\.total_num_(?:kv_)?heads % \w*tp_size == 0|assert \w*num_heads % \w*tp_size == 0|"
      r"num_attention_heads must be divisible by|total_num_(?:kv_)?heads divisible by tp_size|"
-     r"assert tp_size % self\.total_num_kv_heads == 0",
+     r"assert tp_size % self\.total_num_kv_heads == 0|assert numerator % denominator == 0|"
+     r"attention heads \d+ not divisible by TP",
      "choose a tp that divides the model's attention heads, or attention-dp, pp or dp"),
     ("layout_not_supported",
      r"SGLANG_CPU_OMP_THREADS_BIND is not set.*= (?P<ranks>\d+)\) should be smaller",
@@ -90,7 +91,8 @@ CAUSES: tuple[Cause, ...] = _causes(
     ("kernel_missing_for_gpu",
      r"no kernel image is available|CUDA device capability: ?\d|is not supported for the current GPU|"
      r"is not compatible with the current PyTorch|device kernel image is invalid|Unsupported gpu architecture|"
-     r"Value 'sm_\w+' is not defined|(?:requires|only supports?|is only supported on|only available on) .{0,40}"
+     r"Value 'sm_\w+' is not defined|ptxas.*--gpu-name=sm_\w+.*non-zero|PTX codegen error|PTXASError|"
+     r"(?:requires|only supports?|is only supported on|only available on) .{0,40}"
      r"(?:SM ?\d+|sm_?\d+|Hopper|Blackwell|Ampere|compute capability)|Current platform does not support NVFP4|"
      r"not supported in this architecture|sgl_kernel.*(?:sm\d+|architecture).*not|"
      r"Could not load any common_ops library|No supported CUDA architectures|FlashAttention only supports|"
@@ -147,7 +149,8 @@ CAUSES: tuple[Cause, ...] = _causes(
      r"Received sigquit from a child proc|SIGQUIT received|scheduler is dead|child failed|"
      r"(?:Scheduler or DataParallelController|Subprocess) \S+ (?:\S+ )?(?:terminated|crashed|died)(?: with)? ?"
      r"(?:\(?exit code |with )?(?P<code>-?\d+)?|Connection (?:closed|reset) by peer|"
-     r"exit(?:ed with)? code (?P<signal>-9)|Server process terminated unexpectedly|"
+     r"[Ee]xit(?:ed with)? code:? (?P<signal>-9)|could finish the model loading, but there are other ranks|"
+     r"successfully reached monitoredBarrier, but received errors|Server process terminated unexpectedly|"
      r"Rank \d+ scheduler (?:is dead|died)(?:.*exit code: (?P<rank>-?\d+))?",
      "look in the log of the process that ended first; if it was killed (signal 9), memory ran out on the host"),
     # it runs, with less
@@ -155,6 +158,8 @@ CAUSES: tuple[Cause, ...] = _causes(
      r"exceeds the maximum allowed length \((?P<limit>\d+) tokens|longer than the model's context length|"
      r"exceeds the model's (?:maximum )?context length|longer than the KV cache pool size or the max context",
      "the request is longer than the server holds: shorten it, or give KV more memory if the pool is the limit"),
+    ("p2p_unavailable", r"peer access is not supported between these two devices",
+     "start with --disable-custom-all-reduce and NCCL_P2P_DISABLE=1, or make peer access work (driver, ACS, IOMMU)"),
     ("p2p_unavailable", r"P2P is disabled between connected GPUs|lacks GPU P2P capability or P2P test failed(?=.*NCCL)",
      "GPU traffic goes through host memory: check ACS and IOMMU, or compare with pp and dp, which talk less"),
     ("graphs_downgraded",

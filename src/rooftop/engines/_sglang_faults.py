@@ -8,6 +8,7 @@ from rooftop.domain.launch import Evidence, Fault
 from rooftop.domain.vocabulary import ERRORS, stops
 from rooftop.engines._lines import Line
 from rooftop.engines._sglang_causes import CAUSES, HARMLESS, OOM_STAGES, TRACES, Cause
+from rooftop.engines._sglang_options import for_version
 from rooftop.engines._sglang_steps import read_batch
 
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
@@ -26,6 +27,7 @@ _TALK = re.compile(r"Init (?:torch distributed|nccl|parallel) (?P<edge>begin|end
                    r"NCCL INFO .*Init COM")
 _COMPILING = re.compile(r"Entering DeepGEMM JIT|Running FlashInfer autotune|DeepGEMM JIT Compiling|Compiling the model|"
                         r"DeepGEMM warmup|torch\.?compile")
+_COMPILED = re.compile(r"autotune completed|[Gg]raph (?:\([^)]*\) )?end\b|max_total_num_tokens=\d")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Timeout|Resources)\b(?::.*)?$|"
                         r"^Exception: ")
 _WRAPPER = re.compile(r"CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|BrokenProcessPool|EOFError|"
@@ -40,6 +42,10 @@ _MILD = ("compile_in_progress_not_hang", "request_too_long", "graphs_downgraded"
          "allreduce_fallback", "kernel_fallback", "partial_offload", "layout_poor", "kv_capacity_bound",
          "prefill_starves_decode", "graphs_not_used", "graph_ceiling_below_batch", "flag_not_effective", "slow_start",
          "warm_prefix_cache")
+# A CPU has neither graphs nor peers: what says that they are missing there is no finding.
+_ON_CPU = re.compile(r"available_cpu_mem=|'device': 'cpu'|\bdevice='cpu'")
+_OF_GPUS = frozenset(("graphs_downgraded", "graphs_not_used", "graph_ceiling_below_batch", "allreduce_fallback",
+                      "p2p_unavailable"))
 
 
 def phase(body: str) -> str | None:
@@ -70,7 +76,8 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
     """
     ready = max((line.number for line in lines if _serves(line)), default=0)
     found = _causes(lines, ready) + _tracebacks(lines)
-    fatal = [item for item in found if stops(item.kind) and (exit_code or item.line >= ready)]
+    fatal = [item for item in found if (stops(item.kind) or (exit_code and _EXCEPTION.match(item.reason)))
+             and (exit_code or item.line >= ready)]
     fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
     hang = None if exit_code is not None or fatal else _silent(lines, ready)
     if hang and stops(hang.kind):
@@ -81,6 +88,8 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
         return _fault(_by_exit(lines, exit_code, ready), lines) if exit_code else None
     order = {kind: place for place, kind in enumerate(_MILD)}
     mild = [item for item in (*found, *_from_facts(facts, lines), *_slow(lines), hang) if item and item.kind in order]
+    if any(_ON_CPU.search(line.body) for line in lines):
+        mild = [item for item in mild if item.kind not in _OF_GPUS]
     return _fault(min(mild, key=lambda item: (order[item.kind], item.line)), lines) if mild else None
 
 
@@ -131,6 +140,8 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
             kind, remedy = "segfault_first_token", "the start proves nothing: use another layout or backend"
         else:
             kind, remedy = "worker_died", "it crashed while it started: another build, backend or layout"
+    elif kind == "unknown_flag":
+        remedy = _better_flag(match) or remedy
     elif kind == "worker_died" and "-9" in (match.groupdict().get("code"), match.groupdict().get("signal"),
                                             match.groupdict().get("rank")):
         remedy = "killed by signal 9: most often the host ran out of memory"
@@ -143,6 +154,17 @@ def _fill(remedy: str, match: re.Match[str]) -> str:
         values.update(heads=values["width"], tp=values["by"])
     values.setdefault("flag", values.get("bad", values.get("name", "the option")))
     return remedy.format_map({**dict.fromkeys(re.findall(r"{(\w+)}", remedy), "?"), **values})
+
+
+def _better_flag(match: re.Match[str]) -> str:
+    """What the newest version has for an option that was not known: its spelling, its new name, the nearest."""
+    name = (match.groupdict().get("flag") or "").split("=")[0].lstrip("-")
+    options, dashed = for_version(), name.replace("_", "-")
+    if not name:
+        return ""
+    if options.has(dashed):
+        return f"write --{dashed}" if dashed != name else f"this version is too old for --{name}: a newer one has it"
+    return f"--{name}: {instead}" if (instead := options.instead(dashed)) else ""
 
 
 def _oom_stage(line: Line, lines: Sequence[Line]) -> tuple[str, str]:
@@ -209,7 +231,7 @@ def _by_exit(lines: Sequence[Line], exit_code: int, ready: int) -> _Found:
         hint = ": most often the host ran out of memory" if exit_code == -9 else ""
         return _Found("worker_died", f"ended by signal {-exit_code}{hint}", "start it again with less memory",
                       last.number)
-    errors = [line for line in lines if re.search(r"[Ee]rror\b", line.body)]
+    errors = [line for line in lines if re.search(r"[Ee]rror\b", line.body) and not HARMLESS.search(line.body)]
     line = errors[-1] if errors else last
     return _Found("unknown", line.body or f"exit code {exit_code}", "read the end of the log", line.number)
 
@@ -219,11 +241,13 @@ def _silent(lines: Sequence[Line], ready: int) -> _Found | None:
     told = [line for line in lines if line.body.strip() and not _DULL.match(line.body)]
     if ready or not told:
         return None
-    last = told[-1]
-    if _COMPILING.search(last.body) and "100%" not in last.body:
+    compiling = [line for line in told if _COMPILING.search(line.body) and "100%|" not in line.body]
+    last = compiling[-1] if compiling else told[-1]
+    if compiling and not any(_COMPILED.search(line.body) for line in told if line.number > last.number):
         return _Found("compile_in_progress_not_hang", last.body,
                       "not a hang: wait (10 to 20 minutes are usual), and keep the kernel caches for the next start "
                       "(python -m sglang.compile_deep_gemm makes them before)", last.number)
+    last = told[-1]
     talk = [match for line in told[-3:] if (match := _TALK.search(line.body))]
     ranks = {line.process for line in told if line.process}
     if talk and len(talk) == len(told[-3:]) and all(match["edge"] != "ends" for match in talk) and len(ranks) > 1:

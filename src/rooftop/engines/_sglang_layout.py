@@ -9,7 +9,8 @@ _AXES = ("dp", "pp", "tp", "ep", "gpu")
 _NAMED = re.compile(r"\b(DP|PP|TP|EP)(\d+)\b")
 _NCCL_GPU = re.compile(r"\[(\d+)\] (?:\S+ )?NCCL (?:INFO|WARN)")
 _DEVICES = re.compile(
-    r"connected GPUs (\d+) and (\d+)|\bcudaDev (\d+)|\bGPU (\d+) has a total capacity|device cuda:(\d+)|"
+    r"connected GPUs (\d+) and (\d+)|\bcudaDev (\d+)|\bGPU (\d+)(?: has a|; [\d.]+ \w+) total capacity|"
+    r"device cuda:(\d+)|"
     r"Channel \d+\S* : \d+\[(\d+)\] -> \d+\[(\d+)\]")
 _CHANNEL = re.compile(r"NCCL INFO Channel \S+ : .* via (?P<way>\S+)")
 _TRANSPORTS = (("p2p", re.compile(r"^P2P")), ("shm", re.compile(r"^SHM")), ("nvls", re.compile(r"^NVLS")),

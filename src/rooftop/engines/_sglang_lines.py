@@ -10,6 +10,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(
     r"\[(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d) )?(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,]\d+)?"
     r"(?P<ranks>(?: [A-Z][A-Z_]*\d+)*)\] ?")
+# What containers, schedulers and Ray put before a line: `[sglang]   | `, `sglang-1  | `, `0: `, `(Worker pid=38138) `.
+_WRAPPED = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)[^)]*\) ?|\[?[A-Za-z][\w.-]*\]?\s+\| |\d+: )+")
 _SEAM = re.compile(r"\r|(?<=\S)(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z][A-Z_]*\d+)*\] )")
 _ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
 
@@ -25,12 +27,14 @@ def parse(lines: Sequence[str]) -> list[Line]:
 
 
 def _parse(count: int, text: str) -> Line:
-    stamp = _STAMP.search(text, 0, 240)
+    wrapped = _WRAPPED.match(text)
+    body = text[wrapped.end():] if wrapped else text
+    stamp = _STAMP.search(body, 0, 240)
     if not stamp:
-        return Line(count, text, text)
+        return Line(count, text, body)
     days = int(stamp["month"]) * 31 + int(stamp["day"]) if stamp["month"] else 0
     at_s = ((days * 24 + int(stamp["h"])) * 60 + int(stamp["m"])) * 60.0 + int(stamp["s"])
-    return Line(count, text, text[stamp.end():], stamp["ranks"].strip(), "", at_s)
+    return Line(count, text, body[stamp.end():], stamp["ranks"].strip(), "", at_s)
 
 
 def tells(line: Line) -> bool:
@@ -92,6 +96,10 @@ SHAPES: tuple[Shape, ...] = (
           Say("limits.max_running", "asked", "asked", whole)),
     shape(r"max_running_requests (?:was reduced from the requested \d+ to|is capped to) (?P<got>\d+)",
           Say("limits.max_running", "resolved", "got", whole), supersedes=True),
+    shape(r"Max concurrent requests \(per dp worker\).*max_num_reqs=(?P<got>\d+)",
+          Say("limits.max_running", "resolved", "got", whole), supersedes=True),
+    shape(r"available memory for KV cache is (?P<gib>-?[\d.]*\d) GB",
+          Say("memory.kv_budget_gib", "resolved", "gib", number)),
     shape(r"[Mm]ax.running.requests is reset to (?P<got>\d+)|Setting max_running_requests to (?P<set>\d+)",
           Say("limits.max_running", "resolved", "got", whole), Say("limits.max_running", "resolved", "set", whole),
           supersedes=True),
@@ -150,9 +158,9 @@ SHAPES: tuple[Shape, ...] = (
           Say("moe.backend", "built", "file", constant("triton"))),
     shape(r"[Uu]sing (?P<none>default) MoE (?:kernel )?config",
           Say("moe.kernel_table", "built", "none", constant("default"))),
-    shape(r"DeepGEMM JIT Compiling for <(?P<kind>\w*GROUPED\w*)>",
+    shape(r"DeepGEMM JIT Compiling for <(?P<kind>\w*(?:GROUPED|grouped)\w*)>",
           Say("moe.backend", "built", "kind", constant("deep_gemm"))),
-    shape(r"DeepGEMM JIT Compiling for <(?P<kind>GEMM_NT\w*)>",
+    shape(r"DeepGEMM JIT Compiling for <(?P<kind>(?:GEMM|gemm)_\w*)>",
           Say("quant.linear_kernel", "built", "kind", constant("deep_gemm"))),
     shape(r"Using (?P<name>CompressedTensors\w+MoE\w*)", Say("moe.backend", "resolved", "name", _runner)),
     shape(r"enabling (?P<name>triton_kernels?|FlashInfer MXFP4) MOE kernel",
@@ -199,7 +207,8 @@ SHAPES: tuple[Shape, ...] = (
           Say("error.width", "resolved", "width", whole), Say("error.multiple_of", "resolved", "block", whole)),
     shape(r"Tried to allocate (?P<size>[\d.]+ ?[KMGT]?i?B)", Say("error.needed_bytes", "resolved", "size", size_bytes)),
     shape(r"you tried to allocate (?P<n>\d+) bytes", Say("error.needed_bytes", "resolved", "n", number)),
-    shape(r"\bGPU (?P<gpu>\d+) has a total capacity", Say("error.gpu", "resolved", "gpu", whole)),
+    shape(r"\bGPU (?P<gpu>\d+)(?: has a total capacity|; [\d.]+ \w+ total capacity)",
+          Say("error.gpu", "resolved", "gpu", whole)),
     shape(r"Required: (?P<n>\d+), Hardware limit: (?P<limit>\d+)",
           Say("error.needed_bytes", "resolved", "n", number), Say("error.limit_bytes", "resolved", "limit", whole)),
 )
