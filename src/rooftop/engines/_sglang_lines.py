@@ -168,6 +168,8 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"(?P<a2a>DeepEP v2|DeepEP|Mooncake|Nixl|MoRI|Ascend fused EP|Flashinfer(?= MoE A2A))"
           r"(?: MoE(?: A2A)?| a2a) is enabled",
           Say("moe.a2a_backend", "resolved", "a2a", word)),
+    shape(r"(?P<a2a>[a-z]\w*) MoE is enabled\. The expert parallel size is adjusted from",
+          Say("moe.a2a_backend", "resolved", "a2a", word)),
     shape(r"expert parallel size is adjusted (?:to be the same as|from \d+ to) the tensor parallel size ?"
           r"\[(?P<n>\d+)\]",
           Say("layout.ep", "resolved", "n", whole), Say("layout.tp", "resolved", "n", whole), supersedes=True),
