@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def name(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -115,17 +117,19 @@ def test_plug_ins_do_not_know_each_other(room: str) -> None:
             assert path == other or not _imports(path, other), f"{name(path)} imports {name(other)}"
 
 
+@cache
+def _imported(path: Path) -> frozenset[str]:
+    """Every dotted name that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            found |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
+
+
 def _imports(path: Path, target: Path) -> bool:
     module = "rooftop." + name(target).removesuffix(".py").replace("/", ".")
     package = module.removesuffix(".__init__")
-    if package == "rooftop":
-        return False
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import) and any(alias.name == package for alias in node.names):
-            return True
-        if isinstance(node, ast.ImportFrom) and node.level == 0:
-            if node.module == package:
-                return True
-            if any(f"{node.module}.{alias.name}" == package for alias in node.names):
-                return True
-    return False
+    return package != "rooftop" and package in _imported(path)

@@ -181,6 +181,17 @@ def fetch(name: str, source: Path | None, as_json: bool) -> None:
     show.show_path("weights", path, as_json)
 
 
+@rooftop.command()
+@click.argument("path", metavar="PATH")
+@_json_option
+def model(path: str, as_json: bool) -> None:
+    """Show what a model is made of: parameters, bytes, KV cache, FLOPs (PATH: folder, config.json or GGUF file)."""
+    from rooftop.cli.show_model import show_model
+    from rooftop.workflows.look import look_at_model
+
+    show_model(look_at_model(path), as_json)
+
+
 def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
     from rooftop.cli import show
     from rooftop.report.page import page

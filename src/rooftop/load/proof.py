@@ -92,7 +92,7 @@ def _with_warnings(proof: ClientProof, record: Record, replies: tuple[Reply, ...
     if idle > IDLE:
         told.append(f"users waited {share(idle)} of a request's time for the client to send their next one: throughput "
                     "is too low by up to that; give the client a core of its own")
-    if proof.loop_lag_p99_s > LAG_S and proof.stamps != "kernel":
+    if proof.loop_lag_p99_s > LAG_S and proof.stamps == "read":
         told.append(f"the client read late (p99 {seconds(proof.loop_lag_p99_s)}) and the kernel gives no receive "
                     "times: TTFT and ITL are too long by up to that; give the client a core of its own")
     if proof.cpu_share > BUSY:
