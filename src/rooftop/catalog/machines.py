@@ -109,7 +109,15 @@ class Board:
         memory = round(self.memory_gb[0] * 1e9) if self.memory_gb else 0
         return Machine(self.title, self.cpu, self.cores, memory, cards, "", groups,
                        tuple(Numa(node) for node in range(len(self.numa))), self.sockets, self.nodes,
-                       self.network.link if self.network else None, notes=self.notes)
+                       self.network.link if self.network else None, notes=(*self.notes, *self._sources()))
+
+    def _sources(self) -> Iterator[str]:
+        yield f"source of the topology: {self.source}"
+        wires = (*self.links, self.network) if self.network else self.links
+        for wire in wires:
+            for unit, figure in (("GB/s", wire.gb_per_s), ("us", wire.latency_us)):
+                if figure:
+                    yield f"source of {wire.kind}, {figure[0]:g} {unit}: {figure[1]}"
 
 
 def read(text: str, where: str) -> Machine:

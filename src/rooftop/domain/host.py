@@ -1,7 +1,9 @@
-"""The seam to a machine: read its files, run its commands."""
+"""The seams to a machine: read its files, run its commands; ask one vendor's GPUs."""
 
 from collections.abc import Sequence
 from typing import Protocol
+
+from rooftop.domain.machine import Gpu, Group
 
 
 class Host(Protocol):
@@ -13,4 +15,19 @@ class Host(Protocol):
 
     def run(self, command: Sequence[str], timeout_s: float = 10.0) -> str | None:
         """Standard output of a command; None where it is not there, fails or takes longer than `timeout_s`."""
+        ...
+
+
+class Probe(Protocol):
+    """One vendor's GPUs, read through a host."""
+
+    def gpus(self, host: Host) -> tuple[Gpu, ...]:
+        """The GPUs as the vendor's own tool lists them, in its order; () where there are none or no tool.
+
+        Raises ProbeFailed where the tool answers what cannot be understood.
+        """
+        ...
+
+    def groups(self, host: Host, gpus: tuple[Gpu, ...]) -> tuple[Group, ...]:
+        """The links between those GPUs; () where nothing tells them."""
         ...

@@ -8,6 +8,7 @@ from typing import Literal
 LinkKind = Literal["nvlink", "xgmi", "pcie_switch", "pcie_host_bridge", "inter_socket", "network", "unknown"]
 
 _TRANSFERS_PER_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
+_WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 _PAYLOAD = {1: 8 / 10, 2: 8 / 10, 3: 128 / 130, 4: 128 / 130, 5: 128 / 130, 6: 242 / 256}
 
 
@@ -18,7 +19,7 @@ def pcie_bytes_per_s(generation: int, width: int) -> float:
     flit in 6 (PCI Express base specification).  Copies reach about 80 to 90 % of it.  Raises ValueError for a
     generation or a width that there is not.
     """
-    if generation not in _TRANSFERS_PER_S or width not in (1, 2, 4, 8, 12, 16, 32):
+    if generation not in _TRANSFERS_PER_S or width not in _WIDTHS:
         raise ValueError(f"there is no PCIe generation {generation} x{width}")
     return _TRANSFERS_PER_S[generation] * _PAYLOAD[generation] * width / 8
 
@@ -39,11 +40,21 @@ class Slot:
     now_width: int | None = None
 
     @property
+    def used_generation(self) -> int | None:
+        """The generation that card and port do together; an idle link's is lower for the moment."""
+        return min((value for value in (self.generation, self.host_generation) if value), default=None)
+
+    @property
+    def used_width(self) -> int | None:
+        """The lanes that card and port have both, and no more than are up now."""
+        return min((value for value in (self.width, self.host_width, self.now_width) if value), default=None)
+
+    @property
     def bytes_per_s(self) -> float | None:
-        """Bytes a second in one direction under load: the lesser of card and port, and no more lanes than are up."""
-        generations = [value for value in (self.generation, self.host_generation) if value]
-        widths = [value for value in (self.width, self.host_width, self.now_width) if value]
-        return pcie_bytes_per_s(min(generations), min(widths)) if generations and widths else None
+        """Bytes a second in one direction under load; None where they are not known to be of PCIe."""
+        generation, width = self.used_generation, self.used_width
+        known = generation in _TRANSFERS_PER_S and width in _WIDTHS
+        return pcie_bytes_per_s(generation, width) if known and generation and width else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,8 @@ class Link:
     bytes_per_s: one direction, by the sheet, while no other pair sends; None = not known.  latency_s: one way.
     shared_by: GPUs that send over the same wire when all send at once (4 cards behind one switch uplink: 4).
     generation, width: of PCIe, or of NVLink with the number of links.  p2p: whether one GPU may write into the other's
-    memory, None = not told.  word: what the tool that found it calls it (`PIX`, `NV18`).  assumed: no one saw it.
+    memory, None = not told.  word, p2p_word: what the tool that found them says (`PIX`, `NV18`; `OK`, `GNS`).
+    assumed: no one saw it.
     """
 
     kind: LinkKind
@@ -111,6 +123,7 @@ class Link:
     width: int | None = None
     p2p: bool | None = None
     word: str = ""
+    p2p_word: str = ""
     assumed: bool = False
 
     @property
