@@ -38,7 +38,7 @@ def study(engine: Path, *setups: Setup, users: Sequence[int] = (1,), repeats: in
                  order=Order(repeats, rounds, "shuffled" if shuffled else "written"), start_timeout_s=start_timeout_s)
 
 
-def write_study(folder: Path, engine: Path, **script: object) -> Path:
+def write_study(folder: Path, engine: Path, tokens: int = 3, **script: object) -> Path:
     """A study of one setup at one and two users, as its file."""
     file = folder / "study.toml"
     file.write_text(f"""schema = 1
@@ -50,7 +50,7 @@ binary = "{engine}"
 [load]
 concurrency = [1, 2]
 input_tokens = 16
-output_tokens = 3
+output_tokens = {tokens}
 least_requests = 2
 requests_per_user = 1
 

@@ -81,7 +81,7 @@ def rooftop() -> None:
               help="End a level when output tokens/s is known to this share (0.05 = 5 %).")
 @click.option("--repeats", type=POSITIVE, default=1, show_default=True, help="Times each level runs, interleaved.")
 @click.option("--seed", type=int, default=0, help="Seed of prompts and arrivals.")
-@click.option("--tokenizer", default="", metavar="PATH", help="tokenizer.json or its folder, for exact prompts.")
+@click.option("--tokenizer", default="", metavar="PATH", help="A tokenizer.json or its folder, for exact prompts.")
 @click.option("--api-key-env", "key_env", default="", metavar="NAME", help="Environment variable with the API key.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Extra request header.")
 @click.option("--insecure", is_flag=True, help="Do not check TLS certificates.")
@@ -231,7 +231,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     as_json = "--json" in sys.argv
     try:
-        code = rooftop.main(standalone_mode=False)
+        code = rooftop.main(prog_name="rooftop", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(_fail(Interrupted("stopped"), as_json))
     except click.ClickException as error:
@@ -243,9 +243,6 @@ def main() -> None:
         sys.exit(_fail(Interrupted("stopped"), as_json))
     except RooftopError as error:
         sys.exit(_fail(error, as_json))
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
     except Exception as error:  # noqa: BLE001  # the one place: a defect ends as a message, not as a bare traceback
         sys.exit(_defect(error, as_json))
     sys.exit(code if isinstance(code, int) else 0)
