@@ -62,7 +62,7 @@ class Fit:
     users: requests of the asked lengths that fit at once in all pools; bound: what ends them (`KV cache`, or the
     engine's own limit).  longest: tokens of the longest request that one pool holds.
     settings: flags and defaults that the arithmetic went by.  refusal: why it does not fit and the nearest change
-    that does, None where it fits.
+    that does, None where it fits; change: the settings of that change where settings are enough.
     """
 
     engine: str
@@ -80,6 +80,7 @@ class Fit:
     settings: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
     refusal: Refusal | None = None
+    change: tuple[Setting, ...] = ()
 
     @property
     def fits(self) -> bool:

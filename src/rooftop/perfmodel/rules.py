@@ -26,6 +26,8 @@ RULES: tuple[Rule, ...] = (
          "S:models/llama.py:183, V:config/model.py:1551", shape_rules.heads),
     Rule("KV heads must divide by the ranks, or be copied to a whole number of them", _GPU,
          "S:models/qwen3_moe.py:506-517", shape_rules.kv_heads),
+    Rule("the padded vocabulary must divide by tp", _V, "V:model_executor/layers/vocab_parallel_embedding.py",
+         shape_rules.vocabulary),
     Rule("every stage needs a layer", _ALL, "S:distributed/utils.py:110, V:distributed/utils.py:198",
          shape_rules.every_stage),
     Rule("expert parallelism needs experts", _GPU, "V:config/model.py (_verify_with_expert_parallelism)",

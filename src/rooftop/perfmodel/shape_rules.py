@@ -2,7 +2,7 @@
 
 from rooftop.domain.architecture import Matrix
 from rooftop.perfmodel.case import Case, Reason
-from rooftop.perfmodel.cuts import OWN_BLOCKS, stages, width_of
+from rooftop.perfmodel.cuts import OWN_BLOCKS, VOCAB_BLOCK, stages, width_of
 
 NO_TENSOR_SPLIT = frozenset((
     "grok", "mpt", "plamo2", "minicpm3", "gemma3n", "mamba", "mamba2", "jamba", "falcon-h1", "olmo2", "olmoe",
@@ -36,6 +36,12 @@ def kv_heads(case: Case) -> Reason:
             how = "divide by" if count >= width else "divide"
             return f"{count} KV heads do not {how} the {width} ranks of attention"
     return None
+
+
+def vocabulary(case: Case) -> Reason:
+    """vLLM pads the vocabulary to whole blocks of 64 and then divides it."""
+    padded, tp = -(-case.architecture.vocab // VOCAB_BLOCK) * VOCAB_BLOCK, case.layout.tp
+    return f"{case.architecture.vocab} words, padded to {padded}, do not divide by tp {tp}" if padded % tp else None
 
 
 def experts(case: Case) -> Reason:
