@@ -261,7 +261,8 @@ class Architecture:
     kv_format: what the checkpoint asks of the KV cache ("fp8", "" = nothing).
     file_bytes: bytes of the weight files where they or their index were read.
     notes: what was left out, derived or assumed, for people.
-    multimodal: whether it stood beside a vision or audio encoder, which is not counted here.
+    multimodal: whether it stood beside a vision or audio encoder, which is not counted here; encoder: layers and width
+    of the vision encoder, 0 where its configuration does not say.
     """
 
     name: str
@@ -280,6 +281,7 @@ class Architecture:
     file_bytes: int | None = None
     notes: tuple[str, ...] = ()
     multimodal: bool = False
+    encoder: tuple[int, int] = (0, 0)
 
     @property
     def parameters(self) -> int:

@@ -57,7 +57,7 @@ def read_config(config: Fields, sidecar: Fields | None = None, *, name: str = ""
         vocab=text.whole("vocab_size"), tied=text.flag("tie_word_embeddings"), attention=sketch.attention,
         matrices=with_formats(sketch.pieces, format_of, base := base_format(text)), experts=sketch.experts,
         mtp=with_formats(sketch.mtp, format_of, base), format=base, context=text.maybe("max_position_embeddings"),
-        kv_format=kv_format, notes=notes, multimodal=wrapped)
+        kv_format=kv_format, notes=notes, multimodal=wrapped, encoder=_encoder(config))
 
 
 def with_formats(pieces: Iterable[Piece], format_of: FormatOf, base: NumberFormat) -> tuple[Matrix, ...]:
@@ -142,6 +142,15 @@ def _text_part(config: Fields) -> tuple[Fields, bool]:
             kept = {key: config.data[key] for key in INHERITED if key in config and key not in inner}
             return Fields({**inner.data, **kept}, config.where), True
     return config, "vision_config" in config
+
+
+def _encoder(config: Fields) -> tuple[int, int]:
+    """Layers and width of the vision encoder, 0 where there is none or it does not say."""
+    vision = config.table("vision_config")
+    if vision is None:
+        return 0, 0
+    return (vision.maybe("num_hidden_layers", "vt_num_hidden_layers") or 0,
+            vision.maybe("hidden_size", "vt_hidden_size") or 0)
 
 
 def _unknown(text: Fields, config: Fields) -> BadInput:
