@@ -33,9 +33,10 @@ CAUSES: tuple[Cause, ...] = _causes(
     ("unknown_flag", r"\.py: error: .*(?:is no longer supported|has been removed|use .* instead)",
      "use what the message names instead"),
     # memory
-    ("no_memory_for_kv", r"Loaded weights leave no GPU memory.*(?:above (?P<share>\d?\.\d+))?",
+    ("no_memory_for_kv", r"Loaded weights leave no GPU memory.*above (?P<share>\d?\.\d+)",
      "raise --mem-fraction-static above {share} if others allow it; else smaller weights or more GPUs"),
-    ("no_memory_for_kv", r"Not enough memory\. Please try to increase --mem-fraction-static|"
+    ("no_memory_for_kv", r"Loaded weights leave no GPU memory|Not enough memory\. Please try to increase "
+     r"--mem-fraction-static|"
      r"Not enough GPU memory for hybrid|state cache is too small to serve any requests|Memory pool size is too small",
      _SHARE),
     ("no_memory_for_kv", r"is larger than the profiled value -\d|max_total_num_tokens=-\d",
@@ -66,9 +67,7 @@ CAUSES: tuple[Cause, ...] = _causes(
      r"AssertionError: (?P<width>\d+) is not divisible by (?P<by>\d+)",
      "choose a tp that divides the heads ({heads} by {tp} does not go), or attention-dp, pp or dp"),
     ("heads_not_divisible",
-     r"assert self\.total_num_(?:kv_)?heads % \w*tp_size == 0|assert \w*num_heads % \w*tp_size == 0|"
      r"num_attention_heads must be divisible by|total_num_(?:kv_)?heads divisible by tp_size|"
-     r"assert tp_size % self\.total_num_kv_heads == 0|assert numerator % denominator == 0|"
      r"attention heads \d+ not divisible by TP",
      "choose a tp that divides the model's attention heads, or attention-dp, pp or dp"),
     ("layout_not_supported",
@@ -183,7 +182,6 @@ CAUSES: tuple[Cause, ...] = _causes(
      r"will fallback to torch_native|Falling back to greedy verification|"
      r"NVCC Compiler not found, use NVRTC",
      "a slower kernel stands in: name another backend or tune a table for this GPU"),
-    ("partial_offload", r"cpu_offload_gb[=':]+ ?[1-9]", "weights sit on the CPU: no GPU setting explains the speed"),
     ("flag_not_effective",
      r"is larger than the profiled value \d|was reduced from the requested|is capped to \d+ by the|"
      r"has no effect without|will be ignored|is ignored (?:for|because)|is reset to \d+ for speculative|"
@@ -202,7 +200,7 @@ TRACES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, str], ...] = tuple(
     (re.compile(exception), re.compile(frame), kind, remedy) for exception, frame, kind, remedy in (
         (r"AttributeError: 'PPMissingLayer'", r"", "layout_not_supported",
          "this model or device has no pipeline in this version: use tp or dp"),
-        (r"^AssertionError", r"total_num_(?:kv_)?heads|num_heads % |ensure_divisibility|in divide\b",
+        (r"^AssertionError", r"total_num_(?:kv_)?heads|num_heads % |numerator % denominator|in divide\b",
          "heads_not_divisible",
          "choose a tp that divides the model's attention heads, or attention-dp, pp or dp"),
         (r"^AssertionError", r"num_(?:local_|physical_)?experts % |attn_dp_size == 0|tp_size % ",

@@ -34,7 +34,8 @@ _WRAPPER = re.compile(r"CancelledError|GeneratorExit|KeyboardInterrupt|SystemExi
                       r"ConnectionRefusedError|Rank \d+ scheduler died|Initialization failed")
 _ELAPSED = re.compile(r"(?:elapsed=|Time elapsed: )(?P<s>\d[\d.]*?)\.? ?s\b|took (?P<t>\d[\d.]*) s(?:econds)?\b")
 _BAR_TIME = re.compile(r"(?:DeepGEMM warmup|Compil\w+).*100%\|.*\[(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d\d)<")
-_DULL = re.compile(r'INFO: +\S+ - "|  File "')
+_DULL = re.compile(r'INFO: +\S+ - "|  File "|    ')
+_OFFLOADED = re.compile(r"cpu_offload_gb[=':]+ ?(?P<gib>[1-9]\d*)")
 
 SLOW_S = 60.0
 _LATE = {"worker_died": 3, "unknown": 2, "nccl_error": 1}
@@ -192,6 +193,8 @@ def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
         body = line.body.rstrip()
         if "Traceback (most recent call last)" in body:
             trace = _Trace()
+        elif trace is None and body.startswith('  File "'):
+            trace = _Trace([body])
         elif trace is not None and (body.startswith((" ", "|", "+")) or not body):
             trace.frames.append(body)
         elif trace is not None and _EXCEPTION.match(body):
@@ -296,6 +299,11 @@ def _from_facts(facts: Mapping[str, Evidence], lines: Sequence[Line]) -> list[_F
     if transport and transport.value == "shm":
         found.append(_of("p2p_unavailable", transport,
                          "GPU traffic goes through host memory: check ACS and IOMMU, test with NCCL_P2P_DISABLE=1"))
+    for line in lines:
+        if "server_args" in line.body and (offloaded := _OFFLOADED.search(line.body)):
+            found.append(_Found("partial_offload", offloaded[0], f"{offloaded['gib']} GiB of weights sit on the CPU: "
+            f"no GPU "
+                                "setting explains the speed until they fit", line.number))
     hits = figure("prefix_cache.hit_rate")
     if hits is not None and hits >= 0.9:
         found.append(_of("warm_prefix_cache", facts["prefix_cache.hit_rate"],
