@@ -171,6 +171,10 @@ CASES: list[tuple[str, str, str, str]] = [
     ("graph_ceiling_below_batch", "limits", f"{T}] Capture cuda graph bs [1, 2, 4, 8]\n{T}] "
      f"max_total_num_tokens=1000000, "
      "chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=2048, context_len=4096", "2048 to 8"),
+    ("graph_ceiling_below_batch", "seen", f"{T}] Decode batch, #running-req: 36, #token: 9, token usage: 0.16, cuda "
+     f"graph: "
+     f"False, gen throughput (token/s): 1262.64, #queue-req: 0\n{T}] Decode batch, #running-req: 28, #token: 9, token "
+     "usage: 0.13, cuda graph: True, gen throughput (token/s): 1086.59, #queue-req: 0", "up to 28"),
     ("flag_not_effective", "cap", f"{T}] max_total_tokens=900000 is larger than the profiled value 500000. Use the "
      f"profiled value",
      "in force"),

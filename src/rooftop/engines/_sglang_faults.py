@@ -314,13 +314,20 @@ def _from_facts(facts: Mapping[str, Evidence], lines: Sequence[Line]) -> list[_F
 def _graphs_in_use(facts: Mapping[str, Evidence], lines: Sequence[Line], ceiling: float | None,
                    limit: float) -> list[_Found]:
     share = facts.get("graphs.decode.used_share")
+    batches = [batch for line in lines if " batch" in line.body and (batch := read_batch(line)) and batch.decode]
+    graphed = [batch.running for batch in batches if batch.graph is True and batch.running is not None]
+    eager = [batch for batch in batches if batch.graph is False and batch.running is not None]
     found = []
+    if graphed and eager and min(batch.running or 0 for batch in eager) > max(graphed):
+        found.append(_Found("graph_ceiling_below_batch", eager[-1].line.body,
+                            f"batches of up to {max(graphed)} replay a graph and larger ones do not: set "
+                            "--cuda-graph-max-bs-decode (before 0.5.14 --cuda-graph-max-bs) to "
+                            f"{max(batch.running or 0 for batch in eager)} or more", eager[-1].line.number))
     if ceiling and limit > ceiling and not (share and share.value == 1.0):
         found.append(_of("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
                          "set --cuda-graph-max-bs-decode (before 0.5.14 --cuda-graph-max-bs) to the concurrency that "
                          f"you plan for, or lower --max-running-requests from {limit:.0f} to {ceiling:.0f}"))
-    batches = [batch for line in lines if " batch" in line.body and (batch := read_batch(line))]
-    if share and share.value == 0.0 and any(batch.decode and batch.on_gpu for batch in batches):
+    if share and share.value == 0.0 and any(batch.on_gpu for batch in batches):
         found.append(_of("graphs_not_used", share, "raise the captured sizes or drop the flag that disables graphs"))
     return found
 

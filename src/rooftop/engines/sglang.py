@@ -151,6 +151,8 @@ def _asks(plan: Plan) -> Iterator[tuple[str, Fact]]:
     for fact, value in _sglang_args.facts(settings, "asked"):
         if fact in ("limits.chunk_tokens", "limits.max_running") and isinstance(value, int) and value > 0:
             yield fact, value // groups
+        elif (fact, value) == ("spec.method", "nextn"):  # the engine itself calls it so
+            yield fact, "eagle"
         elif fact != "kv.tokens" and (fact, value) != ("kv.dtype", "auto"):
             yield fact, value
 
