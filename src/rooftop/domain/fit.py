@@ -61,6 +61,8 @@ class Fit:
     their interval where the estimates have one; pools: how many such pools there are (dp x attention-dp).
     users: requests of the asked lengths that fit at once in all pools; bound: what ends them (`KV cache`, or the
     engine's own limit).  longest: tokens of the longest request that one pool holds.
+    raised: the engine's share of memory at which even the high end of all estimates leaves nothing over, None where
+    that is no more than it has; raised_tokens, raised_users: what a pool, and all pools, then hold.
     settings: flags and defaults that the arithmetic went by.  refusal: why it does not fit and the nearest change
     that does, None where it fits; change: the settings of that change where settings are enough.
     """
@@ -81,6 +83,9 @@ class Fit:
     notes: tuple[str, ...] = ()
     refusal: Refusal | None = None
     change: tuple[Setting, ...] = ()
+    raised: Setting | None = None
+    raised_tokens: int = 0
+    raised_users: int = 0
 
     @property
     def fits(self) -> bool:

@@ -46,6 +46,16 @@ class Budget:
         """Bytes taken from what is allowed; with "low" or "high" at that end of each estimate."""
         return sum(_at(use, end) for use in self.uses if use.purpose in self.charged)
 
+    @property
+    def base(self) -> float:
+        """The bytes that `share` is a share of."""
+        return self.allowed / self.factor
+
+    @property
+    def most_share(self) -> float:
+        """The share at which the high end of all estimates leaves nothing over; what is charged lies inside it."""
+        return (self.total - self.rest("high") + self.charge("high")) / self.base
+
     def rest(self, end: str = "") -> float:
         """Bytes of all that is neither weights nor KV cache, memory that CUDA does not show aside."""
         return sum(_at(use, end) for use in self.uses if use.purpose != "system" or use.basis == "rule")

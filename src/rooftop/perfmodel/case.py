@@ -44,12 +44,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: its name, which engines have it, where their source has it, and the test that gives the reason."""
+    """One rule: its name, which engines have it, where their source has it, the test that gives the reason, and what
+    to do where no other layout is the answer.
+    """
 
     name: str
     engines: tuple[str, ...]
     source: str
     check: Callable[[Case], Reason]
+    remedy: str = ""
 
 
 def case_of(plan: Plan, architecture: Architecture) -> Case:

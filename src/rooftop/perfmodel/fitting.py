@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor
 
 from rooftop import units
 from rooftop.domain.architecture import Architecture
@@ -68,7 +68,25 @@ def fit(plan: Plan, architecture: Architecture, input_tokens: int, output_tokens
                 settings=smallest.budget.settings, notes=tuple(_notes(case, parts, made)))
     longest_safe = min(held.longest for held in ends["high"])
     refusal, change = _refusal(case, parts, found, request, context, longest_safe)
-    return replace(found, refusal=refusal, change=change)
+    return _with_raised(replace(found, refusal=refusal, change=change), case, parts, request, context)
+
+
+def _with_raised(found: Fit, case: Case, parts: Sequence[Part], request: int, context: int) -> Fit:
+    """With the largest share of memory that the estimates allow, and what the pools then hold."""
+    own = parts[0].budget
+    if not own.share or found.refusal is not None:
+        return found
+    shares = [part.budget.most_share for part in parts]
+    share = floor(1000 * min(MOST_SHARE, *shares, 1.0)) / 1000
+    if share <= own.factor + 0.005:
+        return found
+    more = share - own.factor
+    held = [pools.held(case.engine, part.caches, part.pool() + more * part.budget.base, request, context)
+            for part in parts]
+    tokens = min(one.tokens for one in held)
+    limit, _ = _limit(case, own, tokens, context)
+    return replace(found, raised=Setting(own.share, share), raised_tokens=tokens,
+                   raised_users=min(min(one.users for one in held), limit) * found.pools)
 
 
 def _end(use: Use, end: str) -> float:
@@ -131,6 +149,11 @@ def _notes(case: Case, parts: Sequence[Part], made: Sequence[Stage]) -> Iterator
         yield f"{copies[0].kv_heads} KV heads are copied to {case.ranks.attention} ranks"
     if layout.pp > 1 and len({len(stage.layers) for stage in made}) > 1:
         yield "layers a stage: " + ", ".join(str(len(stage.layers)) for stage in made)
+    kinds = {gpu.kind or gpu.name for gpu in case.machine.gpus} if case.machine else set()
+    if len(kinds) > 1:
+        yield f"GPUs of {len(kinds)} kinds ({', '.join(sorted(kinds))}): each stage counts with its smallest"
+    if layout.dcp > 1:
+        yield "whether the attention kernels of this GPU and model take dcp is not checked"
     if "compressed" in names:
         yield "the pool of compressed attention is an estimate: the engine's own rule is not modelled"
     if case.engine == "sglang" and case.architecture.multimodal and "mem-fraction-static" not in case.settings:
@@ -177,10 +200,8 @@ def _nearest(case: Case, part: Part, found: Fit, request: int) -> tuple[tuple[Se
     own = part.budget
     need = pools.need(case.engine, part.caches, request)
     if own.share and own.factor:
-        base = own.allowed / own.factor
-        share = ceil(1000 * (part.weight_bytes + own.charge() + need) / base) / 1000
-        most = min(MOST_SHARE, (base - own.rest("low") + own.charge("low")) / base if case.engine == "vllm" else
-                   (own.total - own.rest("low")) / base)
+        share = ceil(1000 * (part.weight_bytes + own.charge() + need) / own.base) / 1000
+        most = min(MOST_SHARE, (own.total - own.rest("low") + own.charge("low")) / own.base)
         if own.factor < share <= most:
             setting = Setting(own.share, share)
             return (setting,), f"--{setting.name} {share}"

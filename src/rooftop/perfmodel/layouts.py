@@ -1,6 +1,6 @@
 """The layouts there are for a model on some GPUs, and which of them are legal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from math import log2
 
@@ -51,12 +51,17 @@ def _with_experts(architecture: Architecture, engine: str, plain: Layout) -> Ite
                     yield replace(plain, ep=ep, attention_dp=attention_dp)
 
 
-def sort_out(plan: Plan, architecture: Architecture, layouts: Iterable[Layout]) -> Layouts:
-    """Which of the layouts the engine of `plan` would take; each refusal names the nearest legal one as its remedy."""
+def sort_out(plan: Plan, architecture: Architecture, layouts: Iterable[Layout],
+             own: Callable[[Plan], Refusal | None] | None = None) -> Layouts:
+    """Which of the layouts the engine of `plan` would take; each refusal names the nearest legal one as its remedy.
+
+    own: the engine's own rules on a plan (`Engine.refuses`), asked first.
+    """
     legal: list[Layout] = []
     refused: list[tuple[Layout, Refusal]] = []
     for layout in layouts:
-        refusal = refuses(case_of(replace(plan, layout=layout), architecture))
+        asked = replace(plan, layout=layout)
+        refusal = (own(asked) if own else None) or refuses(case_of(asked, architecture))
         if refusal is None:
             legal.append(layout)
         else:

@@ -11,14 +11,11 @@ _GPU, _ALL = (*_S, *_V), (*_S, *_V, *_L)
 
 RULES: tuple[Rule, ...] = (
     Rule("the engine must read the model's files", _ALL, "llama.cpp: GGUF; SGLang, vLLM: safetensors",
-         flag_rules.files),
+         flag_rules.files, "name files that the engine reads, or another --engine"),
     Rule("there must be as many GPUs as ranks", _ALL, "S:server_args.py:585, V:config/parallel.py:934",
-         flag_rules.gpus),
-    Rule("the ranks of a tp group must be equal GPUs", _GPU, "even shards", flag_rules.one_kind),
+         flag_rules.gpus, "--machine names one with GPUs, as '8x H100 SXM'"),
     Rule("tp x pp must fill the nodes evenly, and replicas stay on one", _S, "S:arg_groups/validation_hook.py:172",
          flag_rules.nodes),
-    Rule("dp and attention-dp exclude each other", _S, "S:arg_groups/parallel_hook.py:287", flag_rules.groups),
-    Rule("dcp must divide the ranks of attention", _S, "S:configs/model_config.py:1700", flag_rules.dcp),
     Rule("dcp takes GQA only where KV heads are copied", _V, "V:config/model.py:1564-1600", shape_rules.dcp_heads),
     Rule("dcp saves memory only where ranks hold copies of the cache", _S, "S:configs/model_config.py:1700",
          shape_rules.dcp_gain),
@@ -32,9 +29,6 @@ RULES: tuple[Rule, ...] = (
          shape_rules.every_stage),
     Rule("expert parallelism needs experts", _GPU, "V:config/model.py (_verify_with_expert_parallelism)",
          shape_rules.no_experts),
-    Rule("ep must divide tp", _S, "S:runtime_context.py:138 (unchecked there: it builds broken groups)",
-         flag_rules.ep_in_tp),
-    Rule("ep is all ranks of tp x dp, or 1", _V, "V:fused_moe/config.py:1105-1215", flag_rules.ep_all),
     Rule("experts must divide by ep", _S, "S:layers/moe/fused_moe_triton/layer.py:414, eplb/expert_location.py:256",
          shape_rules.experts),
     Rule("a matrix that is cut in its width must divide by the ranks", _GPU,
@@ -42,29 +36,23 @@ RULES: tuple[Rule, ...] = (
     Rule("a rank's share must be of whole quantization blocks", _GPU,
          "S:quantization/fp8.py:605, fp8_utils.py:2875, V:quantization/utils/fp8_utils.py:1326-1371",
          shape_rules.blocks),
-    Rule("the all-to-all backend sets ep and attention-dp", _S, "S:arg_groups/overrides.py:1575-1620, moe_hook.py",
-         flag_rules.all_to_all),
-    Rule("the experts' kernels take some ep only", _S, "S:arg_groups/moe_hook.py:89-161", flag_rules.moe_runner),
-    Rule("switches need what they switch", _S, "S:arg_groups/validation_hook.py:172-345", flag_rules.switches),
-    Rule("balancing experts needs ep", _GPU, "S:eplb/expert_location.py:256, V:config/parallel.py",
-         flag_rules.balancing),
-    Rule("elastic ep and external balancing need dp", _V, "V:config/parallel.py", flag_rules.elastic),
-    Rule("speculation under pp is for prefill servers only", _S, "S:arg_groups/validation_hook.py",
-         flag_rules.pp_speculation),
-    Rule("some features know no pp", _S, "S:arg_groups/validation_hook.py", flag_rules.pp_alone),
+    Rule("the experts' kernels must be made for it", _S, "S:arg_groups/moe_hook.py:161", flag_rules.kernels),
+    Rule("redundant experts need balancing", _V, "V:config/parallel.py", flag_rules.redundant),
+    Rule("elastic ep needs balancing, external balancing needs dp", _V, "V:config/parallel.py", flag_rules.elastic),
     Rule("the context must not exceed the model's", _GPU, "S, V: unless an environment variable allows it",
          shape_rules.context),
     Rule("split mode tensor is not made for every architecture", _L, "L:src/llama-arch.cpp:1196",
          shape_rules.tensor_split),
 )
+"""What needs the model or the machine.  What the plan alone can break, the engine's own `refuses` tells."""
 
 
 def refusals(case: Case) -> Iterator[Refusal]:
-    """All rules of the engine that refuse this layout, in the order of the table; without a remedy."""
+    """All rules of the engine that refuse this layout, in the order of the table."""
     for rule in RULES:
         reason = rule.check(case) if case.engine in rule.engines else None
         if reason is not None:
-            yield Refusal(rule.name, reason)
+            yield Refusal(rule.name, reason, rule.remedy)
 
 
 def refuses(case: Case) -> Refusal | None:
