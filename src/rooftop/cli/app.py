@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from rooftop.domain.workload import Api
-from rooftop.errors import BadInput, Interrupted, RooftopError
+from rooftop.errors import BadInput, ClaimBroken, Interrupted, LaunchFailed, RooftopError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,6 +179,37 @@ def fetch(name: str, source: Path | None, as_json: bool) -> None:
     with listening(as_json) as tell:
         path = get(name, source=source, tell=tell)
     show.show_path("weights", path, as_json)
+
+
+@rooftop.command()
+@click.option("--log", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An engine's log.")
+@click.option("--url", help="A running server.")
+@click.option("--plan", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="What was asked, a Plan in TOML or JSON (default: what the engine says it was asked).")
+@click.option("--engine", default="", help="The engine it is of (default: the one that finds the most in it).")
+@click.option("--facts", is_flag=True, help="Only the facts, without claims.")
+@_json_option
+def verify(log: Path | None, url: str | None, plan: Path | None, engine: str, facts: bool, as_json: bool) -> None:
+    """Hold what an engine says of itself, in a log or at a URL, against what was asked.
+
+    Exit code 4 where a claim is broken, 6 where the log says that the engine failed.
+    """
+    from rooftop.cli.show_audit import show_audit
+    from rooftop.domain.vocabulary import stops
+    from rooftop.workflows.audit import audit_log, audit_server, read_plan
+
+    if (log is None) == (url is None):
+        raise BadInput("name either a log or a URL", remedy="rooftop verify --log FILE, or --url URL")
+    asked = read_plan(plan) if plan else None
+    if log is not None:
+        audit = audit_log(log, engine=engine, plan=asked)
+    else:
+        audit = audit_server(url or "", engine=engine, plan=asked)
+    show_audit(audit, only_facts=facts, as_json=as_json)
+    if audit.broken and not facts:
+        sys.exit(ClaimBroken.exit_code)
+    if audit.fault is not None and stops(audit.fault.kind) and not facts:
+        sys.exit(LaunchFailed.exit_code)
 
 
 @rooftop.command()

@@ -22,8 +22,9 @@ def check(asks: Asks, evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
 def _claim(fact: str, asked: Fact, said: Sequence[Evidence]) -> Claim:
     if not said:
         return Claim(fact, asked, None, None)
-    best = max(said, key=lambda one: LEVELS.index(one.level))
-    for one in said:
+    strongest = sorted(said, key=lambda one: LEVELS.index(one.level), reverse=True)
+    best = strongest[0]
+    for one in strongest:
         if not same(fact, one.value, asked):
             return Claim(fact, asked, one.value, False, one)
     return Claim(fact, asked, best.value, True, best)
