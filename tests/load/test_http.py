@@ -226,3 +226,15 @@ def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_of_a_server(body: bytes, words: str) -> None:
     said = http.words(http.Session("http://host"), http.Answer(400, (), body))
     assert said == words or (words == "..." and said.endswith("...") and len(said) == 300)
+
+
+def test_a_page_is_asked_for_with_its_query() -> None:
+    asked = []
+
+    def serve(client: socket.socket) -> None:
+        asked.append(client.recv(4096).split(b"\r\n")[0])
+        client.sendall(PAGE)
+
+    with listening(serve) as url:
+        assert http.fetch(f"{url}/info?format=json&more=a%20b").text == "hi"
+    assert asked == [b"GET /info?format=json&more=a%20b HTTP/1.1"]

@@ -150,10 +150,11 @@ def session(target: Target, server: int = 0, *, timeout_s: float = 60.0) -> Sess
 
 
 def fetch(url: str, *, timeout_s: float = 5.0) -> Answer:
-    """GET one page (`http://host:port/metrics`) on a connection of its own; raises as `Session.get`."""
-    check_url(url)
-    with Session(url, timeout_s=timeout_s) as server:
-        return server.get("")
+    """GET one page (`http://host:port/info?format=json`) on a connection of its own; raises as `Session.get`."""
+    page, mark, query = url.partition("?")
+    check_url(page)
+    with Session(page, timeout_s=timeout_s) as server:
+        return server.get(mark + query)
 
 
 def check_url(url: str) -> None:
