@@ -1,13 +1,14 @@
 """llama-server's flags, words and pages around the true-timing server; its environment says how it fails.
 
 SCRIPT: fields of the true-timing server's script as JSON.  FAKE: what goes wrong, one of "does not start" (unless CURED
-is set), "one slot", "dies at two users", "dies in the probe".
+is set), "one slot", "dies at two users", "stalls at two users" (unless CURED is set), "dies in the probe".
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rooftop.load import truth
@@ -46,6 +47,8 @@ class Fake:
         if (MODE == "dies at two users" and self.open == 2) or (MODE == "dies in the probe" and self.streams == 2):
             say(DEATH)
             os.abort()
+        if MODE == "stalls at two users" and self.open == 2 and "CURED" not in os.environ:
+            script = replace(script, stall_after=1)
         try:
             yield from answer(script, path, headers, body)
         finally:

@@ -38,7 +38,7 @@ def study(engine: Path, *setups: Setup, users: Sequence[int] = (1,), repeats: in
                  order=Order(repeats, rounds, "shuffled" if shuffled else "written"), start_timeout_s=start_timeout_s)
 
 
-def write_study(folder: Path, engine: Path, tokens: int = 3, **script: object) -> Path:
+def write_study(folder: Path, engine: Path, tokens: int = 3, mode: str = "", **script: object) -> Path:
     """A study of one setup at one and two users, as its file."""
     file = folder / "study.toml"
     file.write_text(f"""schema = 1
@@ -60,7 +60,7 @@ repeats = 1
 [[setup]]
 title = "a"
 settings = {{ parallel = 2 }}
-environment = {{ SCRIPT = '{json.dumps(script)}' }}
+environment = {{ FAKE = "{mode}", SCRIPT = '{json.dumps(script)}' }}
 """, encoding="utf-8")
     return file
 

@@ -58,18 +58,25 @@ def main() -> int:
 
 
 def _spawn(order: Mapping[str, Any], libc: ctypes.CDLL) -> int:
-    """Fork the server: log as its output, its cores, and its death tied to the supervisor's."""
+    """Fork the server: log as its output, its cores, and its death tied to the supervisor's.
+
+    Signals wait until the server has its own way with them: one that came earlier would be lost in the supervisor's.
+    """
     supervisor = os.getpid()
+    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+    signal.pthread_sigmask(signal.SIG_BLOCK, handled)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
         return pid
     try:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != supervisor:
             os._exit(1)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        for number in (*handled, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         if order["cores"]:
