@@ -33,6 +33,16 @@ CASES: list[tuple[str, str, str, str]] = [
     ("no_memory_for_kv", "asked for more", trace("model_executor/pool_configurator.py", "__post_init__", "raise "
      "RuntimeError(",
      "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."), "--mem-fraction-static"),
+    ("oom_compute", "FlashInfer's workspace", trace("layers/attention/flashinfer_backend.py", "plan", "fast_plan(",
+     "RuntimeError: Error in function 'aligned_alloc' at allocator.h:49: Failed to allocate memory for "
+     "batch_prefill_tmp_v with size 402653184 and alignment 16 in AlignedAllocator"), "402653184 bytes"),
+    ("kv_capacity_bound", "one request does not fit", trace("managers/schedule_batch.py", "retract_decode", "), (",
+     "AssertionError: No space left for only one request"), "--max-running-requests"),
+    ("worker_died", "a fault of an AMD kernel",
+     "Memory access fault by GPU node-2 (Agent handle: 0x55) on address 0x7f. Reason: "
+     "Unknown.\nFatal Python error: Aborted", "AMD_SERIALIZE_KERNEL"),
+    ("kernel_missing_for_gpu", "TllmGenFmhaRunner", trace("layers/attention/trtllm_mha_backend.py", "forward", "f(",
+     "RuntimeError: Error in function 'TllmGenFmhaRunner' at fmhaRunner.cuh:30: Unsupported archi"), "backend"),
     ("no_memory_for_kv", "names the share", trace("mem_cache/kv_cache_configurator.py", "f", "raise ValueError(",
      "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.8. Raise "
      "--mem-fraction-static above 0.873 (minimum viable = 0.85)."), "0.873"),

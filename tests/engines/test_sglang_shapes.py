@@ -30,6 +30,24 @@ CAPTURES: list[tuple[str, str, Facts]] = [
      f"{T} TP0] Capture cuda graph end. Time elapsed: 8.90 s. mem usage=4.23 GB. avail mem=9.72 GB.",
      {"graphs.decode.mode": ("full", "built"), "graphs.decode.sizes_count": (23, "built"),
       "graphs.memory_gib": (4.23, "built"), "startup.graphs_s": (8.9, "built"), "memory.free_gib": (9.72, "built")}),
+    ("autotune bars are not the capture's",
+     f"{T} TP0] Capture target decode CUDA graph begin. backend=full, bs=[1, 2]\n"
+     "[AutoTuner]: Tuning flashinfer::fused_moe: 100%|##########| 7/7 [00:08<00:00,  2.59it/s]\n",
+     {"graphs.decode.mode": ("full", "resolved"), "graphs.decode.sizes_count": (2, "resolved"),
+      "graphs.decode.max_batch": (2, "resolved")}),
+    ("Kubernetes before the line, level and source after the stamp",
+     "2026-06-24T17:38:03.765641375+02:00 stderr F [2026-06-24 17:38:03] WARNING server_args.py:1304: "
+     "Attention backend not explicitly specified. Use fa3 backend by default.",
+     {"attention.backend": ("fa3", "resolved")}),
+    ("access logs behind Kubernetes say nothing",
+     '2026-06-24T17:38:03.765641375Z stdout F INFO:     10.0.0.1:34 - "GET /health HTTP/1.1" 200 OK', {}),
+    ("0.4.3: MLA", f"{T} TP0] MLA optimization is turned on. Use triton backend.",
+     {"attention.backend": ("triton", "resolved")}),
+    ("a prefill server's lines have other counts",
+     f"{T} TP0] Prefill batch. #new-seq: 2, #new-token: 300, #cached-token: 100, token usage: 0.25, "
+     "#unbootstrapped-req: 5, #queue-req: 3, #transferring-req: 4, input throughput (token/s): 812.5",
+     {"live.queued": (3, "used"), "live.kv_usage": (0.25, "used"), "live.prompt_tok_s": (812.5, "used"),
+      "prefix_cache.hit_rate": (0.25, "used"), "prefix_cache.enabled": (True, "used")}),
     ("0.5.6: decode, then piecewise prefill; the second end is not the decode graphs'",
      f"{T}] Capture cuda graph begin. This can take up to several minutes. avail mem=39.48 GB\n"
      f"{T}] Capture cuda graph bs [1, 2, 4, 8]\n"

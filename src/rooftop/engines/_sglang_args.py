@@ -49,7 +49,7 @@ def dump(body: str) -> dict[str, str] | None:
 
     None for all other lines.  A value that the end of the line cuts is left out.
     """
-    if not DUMP.search(body) and not (len(_FIELD.findall(body)) >= 3 and _CUT.search(body)):
+    if not (DUMP.search(body) or (body.count(",") > 3 and len(_FIELD.findall(body)) >= 3 and _CUT.search(body))):
         return None
     settings = {found["key"]: found["value"].strip("'\"") for found in _FIELD.finditer(body)}
     for found in _CONFIG.finditer(body):

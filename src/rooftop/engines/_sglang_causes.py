@@ -49,7 +49,12 @@ CAUSES: tuple[Cause, ...] = _causes(
     ("oom", r"CUDA out of memory|HIP out of memory|OutOfMemoryError|[Oo]ut of memory\. Tried to allocate|"
      r"CUDA error: out of memory|can't allocate memory: you tried to allocate|OUT_OF_DEVICE_MEMORY|\bMemoryError\b|"
      r"Cannot allocate memory|cudaErrorMemoryAllocation|NPU out of memory", ""),
-    ("kv_capacity_bound", r"(?:Prefill|Decode) out of memory\. Try to lower|alloc_req_slots runs out of memory|"
+    ("oom_compute", r"Failed to allocate memory for \w+ with size (?P<n>\d+).* in AlignedAllocator",
+     "FlashInfer's workspace ({n} bytes wanted) is too small for the batch: lower --chunked-prefill-size or "
+     "--max-running-requests, raise SGLANG_FLASHINFER_WORKSPACE_SIZE, or another --attention-backend"),
+    ("kv_capacity_bound",
+     r"No space left for only one request|(?:Prefill|Decode) out of memory\. Try to lower|"
+     r"alloc_req_slots runs out of memory|"
      r"Out of memory even after retracting|Failed to retract any request|aborted last request .* due to OOM",
      "a batch found no KV slots: lower --max-running-requests, or give KV more memory"),
     ("kv_capacity_bound", r"KV cache pool is full\. Retract requests|Decode out of memory happened\. #retracted_reqs",
@@ -95,7 +100,7 @@ CAUSES: tuple[Cause, ...] = _causes(
      r"(?:SM ?\d+|sm_?\d+|Hopper|Blackwell|Ampere|compute capability)|Current platform does not support NVFP4|"
      r"not supported in this architecture|sgl_kernel.*(?:sm\d+|architecture).*not|"
      r"Could not load any common_ops library|No supported CUDA architectures|FlashAttention only supports|"
-     r"Unsupported architecture|Assertion error \(\S*(?:arch|sm)\S*\)|FATAL: kernel `\w+` is for sm",
+     r"Unsupported archi|Assertion error \(\S*(?:arch|sm)\S*\)|FATAL: kernel `\w+` is for sm",
      "use a build or a format for this GPU, or another backend (--attention-backend, --moe-runner-backend, "
      "--fp8-gemm-backend)"),
     ("cuda_driver_mismatch",
@@ -144,6 +149,9 @@ CAUSES: tuple[Cause, ...] = _causes(
     ("hang_after_ready",
      r"Watchdog timeout \(|Health check failed\. Server couldn't get a response|Scheduler watchdog timeout",
      "a step never ended: take stack dumps (py-spy) of the schedulers; look for the rank that left a collective"),
+    ("worker_died", r"Memory access fault by GPU node-\d+|SIGABRT|exit(?:ed with)? code:? -6\b|Aborted \(core dumped\)",
+     "a kernel stopped its process: another attention or MoE backend, or another build; AMD_SERIALIZE_KERNEL=3 or "
+     "CUDA_LAUNCH_BLOCKING=1 names the kernel"),
     ("worker_died",
      r"Received sigquit from a child proc|SIGQUIT received|scheduler is dead|child failed|"
      r"(?:Scheduler or DataParallelController|Subprocess) \S+ (?:\S+ )?(?:terminated|crashed|died)(?: with)? ?"

@@ -34,11 +34,12 @@ _WRAPPER = re.compile(r"CancelledError|GeneratorExit|KeyboardInterrupt|SystemExi
                       r"ConnectionRefusedError|Rank \d+ scheduler died|Initialization failed")
 _ELAPSED = re.compile(r"(?:elapsed=|Time elapsed: )(?P<s>\d[\d.]*?)\.? ?s\b|took (?P<t>\d[\d.]*) s(?:econds)?\b")
 _BAR_TIME = re.compile(r"(?:DeepGEMM warmup|Compil\w+).*100%\|.*\[(?:(?P<h>\d+):)?(?P<m>\d+):(?P<s>\d\d)<")
-_DULL = re.compile(r'INFO: +\S+ - "|  File "|    ')
+# What says neither a cause nor a phase, the bulk of a long log: access logs, frames, batches.
+_DULL = re.compile(r'INFO: +\S+ - "|  File "|    |(?:Decode|Prefill) batch(?: ?\[\d+\])?[.,] ')
 _OFFLOADED = re.compile(r"cpu_offload_gb[=':]+ ?(?P<gib>[1-9]\d*)")
 
 SLOW_S = 60.0
-_LATE = {"worker_died": 3, "unknown": 2, "nccl_error": 1}
+_LATE = {"worker_died": 3, "unknown": 2, "nccl_error": 1, "request_too_long": 1}
 _MILD = ("compile_in_progress_not_hang", "request_too_long", "graphs_downgraded", "p2p_unavailable",
          "allreduce_fallback", "kernel_fallback", "partial_offload", "layout_poor", "kv_capacity_bound",
          "prefill_starves_decode", "graphs_not_used", "graph_ceiling_below_batch", "flag_not_effective", "slow_start",
@@ -77,9 +78,10 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
     """
     ready = max((line.number for line in lines if _serves(line)), default=0)
     found = _causes(lines, ready) + _tracebacks(lines)
-    fatal = [item for item in found if (stops(item.kind) or (exit_code and _EXCEPTION.match(item.reason)))
+    bad = _ended_badly(lines, exit_code)
+    fatal = [item for item in found if (stops(item.kind) or (bad and _EXCEPTION.match(item.reason)))
              and (exit_code or item.line >= ready)]
-    fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
+    fatal = [item for item in fatal if item.kind != "unknown" or bad]
     hang = None if exit_code is not None or fatal else _silent(lines, ready)
     if hang and stops(hang.kind):
         fatal.append(hang)
@@ -105,7 +107,8 @@ def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
     for line in lines:
         if found.line and line.number > found.line:
             break
-        last = phase(line.body) or last
+        if not _DULL.match(line.body):
+            last = phase(line.body) or last
     return Fault(found.kind, found.reason.strip()[:300], found.remedy, last, found.line)
 
 
@@ -262,7 +265,7 @@ def _silent(lines: Sequence[Line], ready: int) -> _Found | None:
 def _slow(lines: Sequence[Line]) -> list[_Found]:
     found = []
     for line in lines:
-        bar, match = _BAR_TIME.search(line.body), None
+        bar, match = _BAR_TIME.search(line.body) if "100%|" in line.body else None, None
         if "Load weight end" in line.body or "raph" in line.body or "autotune" in line.body or "Compil" in line.body:
             match = _ELAPSED.search(line.body)
         seconds = float(match["s"] or match["t"]) if match else 0.0

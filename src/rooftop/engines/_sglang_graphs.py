@@ -133,7 +133,7 @@ class Graphs:
         """A bar of the target's capture: its total is announced, and built once it is full."""
         for bar in _BAR.finditer(line.body):
             part = "prefill" if bar["what"] == "Capturing num tokens" else "decode"
-            loads = bar["what"] is None and (self._role != "decode" or re.match(r"\s*[A-Za-z]", line.body))
+            loads = bar["what"] is None and (self._role != "decode" or re.match(r"\s*[A-Za-z[]", line.body))
             if self._role != "draft" and not loads:
                 full = bar["share"] == "100" and bar["done"] == bar["all"]
                 self._notes.add(f"graphs.{part}.sizes_count", int(bar["all"]), "built" if full else "resolved", line)

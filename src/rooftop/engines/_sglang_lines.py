@@ -10,8 +10,11 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(
     r"\[(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d) )?(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,]\d+)?"
     r"(?P<ranks>(?: [A-Z][A-Z_]*\d+)*)\] ?")
-# What containers, schedulers and Ray put before a line: `[sglang]   | `, `sglang-1  | `, `0: `, `(Worker pid=38138) `.
-_WRAPPED = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)[^)]*\) ?|\[?[A-Za-z][\w.-]*\]?\s+\| |\d+: )+")
+# What containers, schedulers and Ray put before a line: `[sglang]   | `, `sglang-1  | `, `0: `, `(Worker pid=38138) `,
+# `2026-06-24T17:38:03.765641375+02:00 stderr F `.
+_WRAPPED = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)[^)]*\) ?|\[?[A-Za-z][\w.-]*\]?\s+\| |\d+: |"
+                      r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:err|out) [FP] )?)+")
+_SOURCE = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<file>\w+\.py):\d+: ")
 _SEAM = re.compile(r"\r|(?<=\S)(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z][A-Z_]*\d+)*\] )")
 _ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
 
@@ -34,7 +37,10 @@ def _parse(count: int, text: str) -> Line:
         return Line(count, text, body)
     days = int(stamp["month"]) * 31 + int(stamp["day"]) if stamp["month"] else 0
     at_s = ((days * 24 + int(stamp["h"])) * 60 + int(stamp["m"])) * 60.0 + int(stamp["s"])
-    return Line(count, text, body[stamp.end():], stamp["ranks"].strip(), "", at_s)
+    body = body[stamp.end():]
+    source = _SOURCE.match(body)
+    return Line(count, text, body[source.end():] if source else body, stamp["ranks"].strip(),
+                source["file"] if source else "", at_s)
 
 
 def tells(line: Line) -> bool:
@@ -143,6 +149,8 @@ SHAPES: tuple[Shape, ...] = (
           r"(?: attention backend for|\.?$)", Say("attention.backend", "resolved", "name", word), supersedes=True),
     shape(r"Attention backend is (?:set|overridden) to '?(?P<name>\w+)'?",
           Say("attention.backend", "resolved", "name", word), supersedes=True),
+    shape(r"MLA optimization is turned on\. Use (?P<name>\w+) backend",
+          Say("attention.backend", "resolved", "name", word)),
     shape(r"(?P<name>Intel AMX) attention backend is enabled", Say("attention.backend", "resolved", "name", word)),
     shape(r"using (?P<name>torch native|torch Flex) [Aa]ttention backend",
           Say("attention.backend", "resolved", "name", word)),
@@ -209,6 +217,8 @@ SHAPES: tuple[Shape, ...] = (
           Say("error.width", "resolved", "width", whole), Say("error.multiple_of", "resolved", "block", whole)),
     shape(r"Tried to allocate (?P<size>[\d.]+ ?[KMGT]?i?B)", Say("error.needed_bytes", "resolved", "size", size_bytes)),
     shape(r"you tried to allocate (?P<n>\d+) bytes", Say("error.needed_bytes", "resolved", "n", number)),
+    shape(r"Failed to allocate memory for \w+ with size (?P<n>\d+)",
+          Say("error.needed_bytes", "resolved", "n", number)),
     shape(r"\bGPU (?P<gpu>\d+)(?: has a total capacity|; [\d.]+ \w+ total capacity)",
           Say("error.gpu", "resolved", "gpu", whole)),
     shape(r"Required: (?P<n>\d+), Hardware limit: (?P<limit>\d+)",
