@@ -41,6 +41,7 @@ class Sheet:
     fp4_tflops: Figure | None = None
     int8_tops: Figure | None = None
     fabric_gb_per_s: Figure | None = None
+    fabric_links: Figure | None = None
 
     def __post_init__(self) -> None:
         for name, (number, source) in self.figures:
@@ -57,6 +58,13 @@ class Sheet:
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return tuple((name, value) for name, value in values if isinstance(value, tuple) and name != "aliases")
 
+    def fabric_bytes_per_s(self, links: int | None = None) -> float | None:
+        """Bytes a second, one direction, of that many of its NVLinks or xGMI links; of all where `links` is None."""
+        if self.fabric_gb_per_s is None or (links is not None and self.fabric_links is None):
+            return None
+        share = 1.0 if links is None or self.fabric_links is None else links / self.fabric_links[0]
+        return self.fabric_gb_per_s[0] * 1e9 * min(1.0, share)
+
     @property
     def gpu(self) -> Gpu:
         """The noun that the head calculates with."""
@@ -66,7 +74,7 @@ class Sheet:
                    int(self.reported_mib[0]) << 20 if self.reported_mib else None, self.memory_gb_per_s[0] * 1e9,
                    self.name, self.vendor, self.sm, round(self.nominal_gb[0] * 1e9),
                    tuple((name, figure[0] * 1e12) for name, figure in flops if figure),
-                   self.fabric_gb_per_s[0] * 1e9 if self.fabric_gb_per_s else 0.0, self.tdp_w[0],
+                   self.fabric_bytes_per_s() or 0.0, self.tdp_w[0],
                    Slot(generation, width))
 
 

@@ -14,7 +14,7 @@ from rooftop.domain import codec
 from rooftop.domain.machine import Group, Link, LinkKind, Machine, Numa, pcie_bytes_per_s
 from rooftop.errors import BadInput
 
-_QUICK = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(\d+)\s*[x×*]\s*(\D.*)", re.I)
+_QUICK = re.compile(r"(?:(\d+)\s*[x×*]\s*)?(\d+)\s*[x×*]\s*([a-z].*)", re.I)
 MOST_GPUS = {"nvswitch": 72, "mesh": 8, "bridge": 16, "": 16}
 """GPUs that one node is believed to hold, by the fabric between them."""
 ONE_SOCKET = 4
@@ -167,7 +167,7 @@ def machine(name: str) -> Machine:
 def assumed(sheet: Sheet, count: int, nodes: int = 1, asked: str = "") -> Machine:
     """`nodes` nodes of `count` GPUs with the usual links of that GPU, all marked as assumed.
 
-    nvswitch: each to each over NVLink.  mesh: each to each, a seventh of the fabric.  Otherwise PCIe at the card's full
+    nvswitch: each to each over NVLink.  mesh: each to each over one link.  Otherwise PCIe at the card's full
     width, four cards a socket, no NVLink bridge and no switch.  Raises BadInput for a count that no node of that
     GPU has.
     """
@@ -188,12 +188,11 @@ def assumed(sheet: Sheet, count: int, nodes: int = 1, asked: str = "") -> Machin
 
 def _assumed_groups(sheet: Sheet, count: int, numa: tuple[tuple[int, ...], ...]) -> Iterator[Group]:
     everyone = tuple(range(count))
-    fabric = (sheet.fabric_gb_per_s or (0.0, ""))[0] * 1e9
     if sheet.fabric == "nvswitch":
-        yield Group(everyone, Link("nvlink", fabric, assumed=True))
+        yield Group(everyone, Link("nvlink", sheet.fabric_bytes_per_s(), assumed=True))
         return
     if sheet.fabric == "mesh":
-        yield Group(everyone, Link("xgmi" if sheet.vendor == "amd" else "nvlink", fabric / 7, assumed=True))
+        yield Group(everyone, Link("xgmi", sheet.fabric_bytes_per_s(1), assumed=True))
         return
     generation, width = int(sheet.pcie_generation[0]), int(sheet.pcie_lanes[0])
     rate = pcie_bytes_per_s(generation, width)

@@ -171,6 +171,7 @@ def _table(*titles: str) -> "Table":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
+    words = ("GPU", "address", "GPUs", "link", "PCIe", "P2P")
     for title in titles:
-        table.add_column(title, justify="left" if title in ("GPU", "address", "GPUs", "link", "PCIe", "P2P") else "right")
+        table.add_column(title, justify="left" if title in words else "right")
     return table

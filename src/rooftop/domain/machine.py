@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 LinkKind = Literal["nvlink", "xgmi", "pcie_switch", "pcie_host_bridge", "inter_socket", "network", "unknown"]
+DISTANCE: dict[str, int] = {kind: place for place, kind in enumerate(get_args(LinkKind))}
+"""From near to far; what is not known counts as farthest."""
 
 _TRANSFERS_PER_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
 _WIDTHS = (1, 2, 4, 8, 12, 16, 32)
@@ -204,7 +206,8 @@ class Machine:
     def slowest(self, ranks: Iterable[int]) -> Link | None:
         """The link that bounds a collective over these ranks; one of unknown speed before all; None for one rank.
 
-        Compared by bytes a second when all that share it send, then by latency.
+        Compared by bytes a second when all that share it send, then by latency, then by distance.
         """
         links = [self.pair(one, other) for one, other in combinations(sorted(set(ranks)), 2)]
-        return min(links, key=lambda link: (link.share_bytes_per_s or 0.0, -(link.latency_s or 0.0)), default=None)
+        return max(links, key=lambda link: (-(link.share_bytes_per_s or 0.0), link.latency_s or 0.0,
+                                            DISTANCE[link.kind]), default=None)

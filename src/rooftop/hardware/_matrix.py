@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from itertools import combinations
 
-from rooftop.domain.machine import Group, Link
+from rooftop.domain.machine import DISTANCE, Group, Link
 
 Pair = tuple[int, int]
 
@@ -81,13 +81,12 @@ def group(links: dict[Pair, Link]) -> tuple[Group, ...]:
     return tuple(Group(pair, link) for pair, link in sorted(pairs.items()))
 
 
-_ORDER = ("nvlink", "xgmi", "pcie_switch", "pcie_host_bridge", "inter_socket", "network", "unknown")
 _WORDS = ("PIX", "PXB", "PHB", "NODE")
 
 
 def _nearness(link: Link) -> tuple[int, int, float, str]:
     word = _WORDS.index(link.word) if link.word in _WORDS else 0
-    return _ORDER.index(link.kind), word, -(link.bytes_per_s or 0.0), repr(link)
+    return DISTANCE[link.kind], word, -(link.bytes_per_s or 0.0), repr(link)
 
 
 def _say(groups: list[Group], pairs: dict[Pair, Link]) -> bool:

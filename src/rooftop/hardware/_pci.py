@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from rooftop.domain.host import Host
 from rooftop.domain.machine import Slot
@@ -38,6 +38,20 @@ def numa_node(host: Host, bus: str) -> int | None:
     """The NUMA node that sysfs names for a device; None where it knows none."""
     node = (host.read(f"/sys/bus/pci/devices/{bus}/numa_node") or "").strip()
     return int(node) if node.isdigit() else None
+
+
+def slots(host: Host, buses: Iterable[str]) -> dict[str, Slot]:
+    """The PCIe links of these devices by sysfs, and by lspci where sysfs leaves something out."""
+    told = {bus: slot(host, bus) for bus in buses if bus}
+    if any(getattr(found, field.name) is None for found in told.values() for field in fields(Slot)):
+        listing = devices(host)
+        told = {bus: completed(found, listed_slot(bus, listing)) for bus, found in told.items()}
+    return told
+
+
+def completed(one: Slot, other: Slot) -> Slot:
+    """What `one` tells, and what only `other` does."""
+    return Slot(*(getattr(one, field.name) or getattr(other, field.name) for field in fields(Slot)))
 
 
 def slot(host: Host, bus: str) -> Slot:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -24,7 +25,9 @@ class AmdProbe:
         """As rocm-smi numbers them; () where it is not there."""
         told = _ask(host)
         cards = sorted((key for key in told if re.fullmatch(r"card\d+", key)), key=lambda key: int(key[4:]))
-        return tuple(_gpu(host, told[card]) for card in cards)
+        found = [_gpu(host, told[card]) for card in cards]
+        slots = _pci.slots(host, (gpu.bus for gpu in found))
+        return tuple(replace(gpu, slot=_pci.completed(slots.get(gpu.bus, Slot()), gpu.slot or Slot())) for gpu in found)
 
     def groups(self, host: Host, gpus: tuple[Gpu, ...]) -> tuple[Group, ...]:
         """XGMI where rocm-smi says so; PCIe pairs on one socket or on two by their hops."""
@@ -73,18 +76,15 @@ def _gpu(host: Host, card: dict[str, Any]) -> Gpu:
     total, used = said.get("vram total memory (b)", ""), said.get("vram total used memory (b)", "")
     gfx = said.get("gfx version", "")
     return Gpu(f"AMD {bracketed[1]}" if bracketed else series, int(total) if total.isdigit() else None, vendor="amd",
-               sm=gfx if gfx.startswith("gfx") else "", slot=_slot(host, bus, said.get("pcie clock level", "")),
+               sm=gfx if gfx.startswith("gfx") else "", slot=_slot(said.get("pcie clock level", "")),
                numa=int(numa) if numa.isdigit() else _pci.numa_node(host, bus) if bus else None, bus=bus,
                state=GpuState(int(used) if used.isdigit() else None))
 
 
-def _slot(host: Host, bus: str, level: str) -> Slot:
-    """By sysfs, else what rocm-smi's clock level tells (`0 (16.0GT/s x16)`)."""
-    told = _pci.slot(host, bus) if bus else Slot()
+def _slot(level: str) -> Slot:
+    """The link of the moment, by rocm-smi's clock level (`0 (16.0GT/s x16)`)."""
     width = re.search(r"GT/s x(\d+)", level)
-    if told == Slot() and width:
-        return Slot(now_generation=_pci.generation(level), now_width=int(width[1]))
-    return told
+    return Slot(now_generation=_pci.generation(level), now_width=int(width[1]) if width else None)
 
 
 def _link(kind: str, hops: int, one: Gpu, other: Gpu) -> Link:

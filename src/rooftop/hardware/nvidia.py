@@ -33,17 +33,11 @@ class NvidiaProbe:
     def gpus(self, host: Host) -> tuple[Gpu, ...]:
         """As nvidia-smi numbers them; by its short listing where it prints no XML; () where it is not there."""
         text = host.run(_QUERY, _PATIENCE_S)
-        if text is None or not text.strip():
-            return _short_listing(host)
-        try:
-            root = ElementTree.fromstring(text[max(0, text.find("<nvidia_smi_log")):])
-        except ElementTree.ParseError as error:
-            raise ProbeFailed(f"the answer of nvidia-smi is not XML: {error}", where=" ".join(_QUERY),
-                              remedy="run that command and see what it says") from error
-        driver = _text(root, "driver_version")
-        found = tuple(_gpu(element, driver) for element in root.iter("gpu"))
+        found = _short_listing(host) if text is None or not text.strip() else _long_listing(text)
         numa = _matrix.read_matrix(host.run(_TOPOLOGY, _PATIENCE_S) or "").numa
-        return tuple(_placed(gpu, host, numa.get(number)) for number, gpu in enumerate(found))
+        slots = _pci.slots(host, (gpu.bus for gpu in found))
+        return tuple(_placed(gpu, slots.get(gpu.bus, Slot()), numa.get(n, _pci.numa_node(host, gpu.bus)))
+                     for n, gpu in enumerate(found))
 
     def groups(self, host: Host, gpus: tuple[Gpu, ...]) -> tuple[Group, ...]:
         """The links that `topo -m` names, PCIe rates by the slots, NVLink rates by `nvlink -s` where it is told."""
@@ -121,21 +115,29 @@ def _processes(element: ElementTree.Element) -> list[tuple[str, int | None]]:
     return found
 
 
-def _placed(gpu: Gpu, host: Host, numa: int | None) -> Gpu:
-    """With its NUMA node, and the width of the port above it, as sysfs tells them."""
-    told = _pci.slot(host, gpu.bus) if gpu.bus else Slot()
-    slot = replace(gpu.slot or Slot(), host_width=told.host_width)
-    node = numa if numa is not None else _pci.numa_node(host, gpu.bus)
-    return replace(gpu, slot=slot, numa=node)
+def _placed(gpu: Gpu, told: Slot, numa: int | None) -> Gpu:
+    """With its NUMA node, and what only the kernel tells of its PCIe link; of a port nvidia-smi knows no width."""
+    slot = _pci.completed(gpu.slot or Slot(), told)
+    return replace(gpu, slot=slot if slot != Slot() else None, numa=numa)
 
 
-def _short_listing(host: Host) -> tuple[Gpu, ...]:
+def _long_listing(text: str) -> list[Gpu]:
+    try:
+        root = ElementTree.fromstring(text[max(0, text.find("<nvidia_smi_log")):])
+    except ElementTree.ParseError as error:
+        raise ProbeFailed(f"the answer of nvidia-smi is not XML: {error}", where=" ".join(_QUERY),
+                          remedy="run that command and see what it says") from error
+    driver = _text(root, "driver_version")
+    return [_gpu(element, driver) for element in root.iter("gpu")]
+
+
+def _short_listing(host: Host) -> list[Gpu]:
     found = []
     for line in (host.run(_SHORT, _PATIENCE_S) or "").splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 3 and _pci.address(cells[2]):
+        if len(cells) == 3 and cells[0]:
             found.append(Gpu(cells[0], _mebibytes(cells[1]), vendor="nvidia", bus=_pci.address(cells[2])))
-    return tuple(_placed(gpu, host, None) for gpu in found)
+    return found
 
 
 def _text(element: ElementTree.Element, path: str) -> str:

@@ -11,6 +11,7 @@ _SECRETS = (
     (re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I), "GPU-00000000-0000-0000-0000-000000000000"),
     (re.compile(r"(<(serial|uuid|pdi|board_id|chassis_serial_number|host_id|gpu_fabric_guid|clusterUuid)>)[^<]*(</\2>)"),
      r"\1N/A\3"),
+    (re.compile(r"(<process_name>)(?:[^<\s]*/)?([^/<\s]*)[^<]*(</process_name>)"), r"\1\2\3"),
     (re.compile(r'("(?:Unique ID|Serial Number|GUID)": ")[^"]*"'), r'\1N/A"'),
     (re.compile(r"((?:Unique ID|Serial Number|GUID):\s*)\S+"), r"\1N/A"),
     (re.compile(r"\b(?:root|resume|rd\.luks\.\S+?|cryptdevice|BOOT_IMAGE)=\S+"), "redacted"),

@@ -16,8 +16,6 @@ from rooftop.hardware.recorded import RecordedHost, Recorder
 from rooftop.hardware.ssh import SshHost
 
 SSH = "ssh:"
-MESH_PEERS = 7
-"""GPUs that each of eight in a full mesh has a link to."""
 
 
 def look_at_machine(name: str | None = None, host: Host | None = None, record: Path | None = None) -> Machine:
@@ -64,7 +62,7 @@ def _discover(host: Host) -> Machine:
         groups += tuple(_moved(group, len(cards)) for group in probe.groups(host, found))
         cards += found
     listing = _pci.devices(host) if cards else ()
-    cards = tuple(_filled(_slotted(card, listing)) for card in cards)
+    cards = tuple(_filled(card) for card in cards)
     cpu = local.cpu_model(host)
     cores, memory = _or_zero(local.usable_cores, host), _or_zero(local.usable_memory, host)
     names = [card.name for card in cards]
@@ -90,16 +88,6 @@ def _or_zero(ask: Callable[[Host], int], host: Host) -> int:
         return 0
 
 
-def _slotted(card: Gpu, listing: tuple[_pci.Device, ...]) -> Gpu:
-    """With what lspci knows of the PCIe link and the driver and sysfs did not."""
-    told = _pci.listed_slot(card.bus, listing) if card.bus else None
-    if told is None or card.slot is None:
-        return card if told is None else replace(card, slot=told)
-    fields = ("generation", "width", "host_generation", "host_width", "now_generation", "now_width")
-    known = {field: getattr(card.slot, field) or getattr(told, field) for field in fields}
-    return replace(card, slot=replace(card.slot, **known))
-
-
 def _filled(card: Gpu) -> Gpu:
     """With the catalog's figures for what the driver does not tell; as it is where the catalog does not know it."""
     sheet = gpus.find(card.name)
@@ -116,8 +104,8 @@ def _rated(group: Group, cards: tuple[Gpu, ...]) -> Link:
     link, sheet = group.link, gpus.find(cards[group.gpus[0]].name)
     if link.kind not in ("nvlink", "xgmi") or link.bytes_per_s is not None or sheet is None or not sheet.fabric:
         return link
-    whole = (sheet.fabric_gb_per_s or (0.0, ""))[0] * 1e9
-    return replace(link, bytes_per_s=whole / MESH_PEERS if sheet.fabric == "mesh" else whole)
+    links = link.width if link.kind == "nvlink" else 1
+    return replace(link, bytes_per_s=sheet.fabric_bytes_per_s(links))
 
 
 def _numa_nodes(host: Host) -> tuple[Numa, ...]:

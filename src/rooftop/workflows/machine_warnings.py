@@ -116,6 +116,13 @@ def _no_fabric(machine: Machine) -> Iterator[Finding]:
                           (f"the topology says {link.word or link.kind}",),
                           "see whether nvidia-fabricmanager of the driver's version runs; else the board is at fault")
             return
+    for number, gpu in enumerate(machine.gpus):
+        sheet = gpus.find(gpu.kind)
+        up = sum(link.width or 0 for pair, link in _pairs(machine) if number in pair and link.kind == "nvlink")
+        if sheet and sheet.fabric_links and 0 < up < sheet.fabric_links[0]:
+            yield Finding("nvlink_partial", f"{up} of {sheet.fabric_links[0]:.0f} NVLinks of GPU {number} are up", (),
+                          "seat the bridge anew: a cooler or a cover may keep it from going in all the way")
+            return
 
 
 def _held(machine: Machine) -> Iterator[Finding]:
