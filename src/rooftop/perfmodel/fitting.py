@@ -199,9 +199,9 @@ def _nearest(case: Case, part: Part, found: Fit, request: int) -> tuple[tuple[Se
     """The change that asks least: the engine's share, an fp8 cache, shorter requests; else how much is missing."""
     own = part.budget
     need = pools.need(case.engine, part.caches, request)
-    if own.share and own.factor:
+    most = min(MOST_SHARE, (own.total - own.rest("low") + own.charge("low")) / own.base) if own.share else own.factor
+    if own.share:
         share = ceil(1000 * (part.weight_bytes + own.charge() + need) / own.base) / 1000
-        most = min(MOST_SHARE, (own.total - own.rest("low") + own.charge("low")) / own.base)
         if own.factor < share <= most:
             setting = Setting(own.share, share)
             return (setting,), f"--{setting.name} {share}"
@@ -211,5 +211,5 @@ def _nearest(case: Case, part: Part, found: Fit, request: int) -> tuple[tuple[Se
         return (setting,), f"--{setting.name} {setting.value}"
     if found.longest >= 256:
         return (), f"requests of at most {found.longest} tokens"
-    spare = max(1.0, own.room() - need)
-    return (), f"{ceil(part.weight_bytes * case.layout.tp * case.layout.pp / spare)} such GPUs or more"
+    room = max(1.0, most * own.base - own.charge())
+    return (), f"{ceil((part.weight_bytes + need) * case.layout.tp * case.layout.pp / room)} such GPUs or more"

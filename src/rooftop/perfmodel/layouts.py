@@ -55,13 +55,13 @@ def sort_out(plan: Plan, architecture: Architecture, layouts: Iterable[Layout],
              own: Callable[[Plan], Refusal | None] | None = None) -> Layouts:
     """Which of the layouts the engine of `plan` would take; each refusal names the nearest legal one as its remedy.
 
-    own: the engine's own rules on a plan (`Engine.refuses`), asked first.
+    own: the engine's own rules on a plan (`Engine.refuses`), asked first, and not about the machine.
     """
     legal: list[Layout] = []
     refused: list[tuple[Layout, Refusal]] = []
     for layout in layouts:
         asked = replace(plan, layout=layout)
-        refusal = (own(asked) if own else None) or refuses(case_of(asked, architecture))
+        refusal = (own(replace(asked, machine=None)) if own else None) or refuses(case_of(asked, architecture))
         if refusal is None:
             legal.append(layout)
         else:
