@@ -177,7 +177,8 @@ def kinds(folder: Path) -> list[tuple[str, str | None, str | None]]:
 def test_a_setup_that_once_failed_and_then_ran_is_not_skipped(engine: Path, tmp_path: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     bad = fakes.setup("bad", "does not start")
-    run(fakes.study(engine, bad), tmp_path)
+    run(fakes.study(engine, bad, rounds=2), tmp_path)
+    assert [kind for _, kind, _ in kinds(tmp_path)] == ["oom_kv"]
     monkeypatch.setenv("CURED", "1")
     run(fakes.study(engine, bad), tmp_path, retry_failed=True)
     longer = fakes.study(engine, bad, repeats=2)
