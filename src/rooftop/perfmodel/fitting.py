@@ -172,7 +172,7 @@ def _refusal(case: Case, parts: Sequence[Part], found: Fit, request: int, contex
         return Refusal("the request must not exceed the model's context", f"{request} tokens a request, "
                        f"{case.architecture.name} was made for {longest}", f"at most {longest} tokens"), ()
     if min(stage.kv_tokens for stage in found.stages) < request or found.users < 1:
-        worst = min(parts, key=lambda part: pools.held(case.engine, part.caches, part.pool(), request, context).tokens)
+        worst = min(parts, key=lambda part: part.pool() - pools.need(case.engine, part.caches, request))
         change, remedy = _nearest(case, worst, found, request)
         return Refusal("weights and one request must fit", _reason(worst, request), remedy), change
     if case.engine == "vllm" and found.longest < context:

@@ -1,7 +1,7 @@
 """The layouts there are for a model on some GPUs, and which of them are legal."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from math import log2
 
 from rooftop.domain.architecture import Architecture
@@ -71,8 +71,10 @@ def sort_out(plan: Plan, architecture: Architecture, layouts: Iterable[Layout],
 
 def nearest(layout: Layout, others: Iterable[Layout]) -> Layout | None:
     """The layout that differs least: as many GPUs first, then fewest degrees changed, then by the smallest factors."""
+    own = _degrees(layout)
+
     def apart(other: Layout) -> tuple[int, int, float]:
-        pairs = list(zip(astuple(layout), astuple(other), strict=True))
+        pairs = list(zip(own, _degrees(other), strict=True))
         return (abs(layout.ranks - other.ranks), sum(one != two for one, two in pairs),
                 sum(abs(log2(one / two)) for one, two in pairs))
     return min((other for other in others if other != layout), key=apart, default=None)
@@ -82,6 +84,10 @@ def with_remedy(layout: Layout, refusal: Refusal, legal: Iterable[Layout]) -> Re
     """The refusal with the nearest legal layout as its remedy, unless it has one."""
     near = nearest(layout, legal) if not refusal.remedy else None
     return replace(refusal, remedy=f"use {near}") if near is not None else refusal
+
+
+def _degrees(layout: Layout) -> tuple[int, ...]:
+    return layout.tp, layout.pp, layout.dp, layout.ep, layout.attention_dp, layout.dcp
 
 
 def _divisors(number: int) -> tuple[int, ...]:
