@@ -63,7 +63,12 @@ def plan(model: str, machine: str | None = None, *, engines: Sequence[str] = (),
         raise _nothing(architecture, place, unfit, refused)
     options.sort(key=lambda option: (-option.fit.users, -option.fit.kv_tokens * option.fit.pools))
     return Proposal(architecture.name, place, input_tokens, output_tokens, tuple(options), tuple(refused),
-                    architecture.notes)
+                    (*architecture.notes, *_about_nodes(place)))
+
+
+def _about_nodes(machine: Machine) -> Iterator[str]:
+    if machine.nodes > 1:
+        yield f"the command is that of one node: on {machine.nodes} nodes it needs the engine's own flags for nodes"
 
 
 def _seat(engine: Engine) -> Seat:
