@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rooftop.domain.fit import Fit
 from rooftop.domain.layout import Layout
-from rooftop.domain.machine import Gpu, Machine
+from rooftop.domain.machine import Gpu, GpuState, Machine
 from rooftop.perfmodel.cuts import ranks
 from rooftop.perfmodel.fitting import fit
 from rooftop.perfmodel.memory import GIB, Cache, caches
@@ -183,3 +183,16 @@ def test_llamacpp_on_a_processor_takes_the_hosts_memory() -> None:
     found = fit(plan(model("Qwen3-8B"), "llamacpp", Layout(1), host, path="x.gguf"), model("Qwen3-8B"), 512, 512)
     assert found.fits
     assert 40 * GIB < found.stages[0].pool_bytes < 48 * GIB
+
+
+def test_memory_that_others_hold_is_missing() -> None:
+    """vllm#20305: 31.4 of 47.4 GiB free at utilization 0.95."""
+    busy = Machine("busy", "", 8, 64 << 30, (Gpu("card", 49140 * MIB, state=GpuState(used_bytes=16 << 30)),))
+    found = fitted(model("Qwen3-8B"), "vllm", Layout(1), busy, (512, 512), gpu_memory_utilization=0.95)
+    assert found.refusal is not None
+    assert "31.5 GiB of 47.5 GiB are free, other processes hold 16.0 GiB" in found.refusal.reason
+    lower = plan(model("Qwen3-8B"), "vllm", Layout(1), busy)
+    assert fit(replace(lower, settings=found.change), model("Qwen3-8B"), 512, 512).fits
+    idle = replace(busy, gpus=(replace(busy.gpus[0], state=None),))
+    tokens = [fitted(model("Qwen3-8B"), "sglang", Layout(1), machine_).kv_tokens for machine_ in (busy, idle)]
+    assert tokens[0] < tokens[1]

@@ -11,6 +11,9 @@ from rooftop.perfmodel.memory import GIB, MIB
 
 VLLM_SHARE = 0.92
 """`--gpu-memory-utilization` where it is not given (V:config/cache.py; 0.9 before 0.2x)."""
+OTHERS = "held by other processes"
+IDLE_BYTES = 512 * MIB
+"""What an idle card may show as used."""
 STATE_RATIO, STATES_A_REQUEST = 0.9, 3
 """SGLang: memory of recurrent states to that of the KV cache, and states that a running request may hold
 (fields/schedule.py:220, kv_cache_configurator.py:227; up to 5 with its extra buffer)."""
@@ -88,6 +91,12 @@ def _hidden(reported: float) -> Use:
     """
     return Use("system", 0.4 * GIB + 0.0012 * reported, basis="estimate", low=0.3 * GIB, high=0.9 * GIB,
                note="what the driver keeps")
+
+
+def _others(gpu: Gpu) -> tuple[Use, ...]:
+    """What other processes held at the moment of looking, where a driver told."""
+    used = (gpu.state.used_bytes or 0) if gpu.state else 0
+    return (Use("system", float(used), basis="rule", note=OTHERS),) if used > IDLE_BYTES else ()
 
 
 def _links(case: Case, gpu: Gpu) -> tuple[float, float, float]:
@@ -168,13 +177,14 @@ def _sglang(case: Case, reported: float, hidden: Use, stage: tuple[int, int], gp
     links, fewest, most = _links(case, gpu)
     runtime = Use("runtime", 0.5 * GIB + links, basis="estimate", low=0.4 * GIB + fewest, high=0.9 * GIB + most,
                   note="CUDA context and communication buffers")
-    free = reported - hidden.bytes - runtime.bytes
+    others = _others(gpu)
+    free = reported - hidden.bytes - runtime.bytes - sum(use.bytes for use in others)
     share = values["mem-fraction-static"]
     chunk, graph = int(values["chunked-prefill-size"]), int(values["cuda-graph-max-bs-decode"])
     working = memory.activations(case.architecture, case.ranks, max(chunk, 2048) // case.layout.attention_dp,
                                  graph if stage[0] == case.layout.pp - 1 else 0)
     count = decode_buckets(graph) + prefill_buckets(case, chunk)
-    uses = (hidden, runtime, _working(working), _captured(stage[1], count))
+    uses = (hidden, *others, runtime, _working(working), _captured(stage[1], count))
     limit = case.whole("max-running-requests") or None
     settings = tuple(Setting(name, round(value, 4) if name == "mem-fraction-static" else int(value))
                      for name, value in values.items())
@@ -221,7 +231,7 @@ def _vllm(case: Case, total: float, hidden: Use, stage: tuple[int, int], gpu: Gp
     charged = ("runtime", "activations", "graphs") if counted else ("runtime", "activations")
     settings = (Setting("gpu-memory-utilization", share), Setting("max-num-seqs", seqs),
                 Setting("max-num-batched-tokens", tokens))
-    return Budget(total, share * total, (hidden, context, runtime, working, captured), charged, settings,
+    return Budget(total, share * total, (hidden, *_others(gpu), context, runtime, working, captured), charged, settings,
                   "gpu-memory-utilization", ("system",), share, seqs)
 
 

@@ -11,7 +11,7 @@ from rooftop.domain.fit import Fit, Stage, Use
 from rooftop.domain.machine import Gpu, Machine
 from rooftop.domain.plan import Plan, Setting
 from rooftop.perfmodel import memory, pools
-from rooftop.perfmodel.budget import Budget, budget
+from rooftop.perfmodel.budget import OTHERS, Budget, budget
 from rooftop.perfmodel.case import Case, case_of
 from rooftop.perfmodel.cuts import partition_of, stages
 from rooftop.perfmodel.memory import Cache
@@ -175,12 +175,28 @@ def _refusal(case: Case, parts: Sequence[Part], found: Fit, request: int, contex
         worst = min(parts, key=lambda part: part.pool() - pools.need(case.engine, part.caches, request))
         change, remedy = _nearest(case, worst, found, request)
         return Refusal("weights and one request must fit", _reason(worst, request), remedy), change
+    if case.engine == "vllm" and (taken := _taken(parts)) is not None:
+        return taken
     if case.engine == "vllm" and found.longest < context:
         least = max(request, min(longest_safe, found.longest) // 1024 * 1024)
         change = (Setting("max-model-len", least),)
         return Refusal("vLLM starts only if one request of max-model-len fits", f"max-model-len is {context} and the "
                        f"KV cache holds one request of {found.longest} tokens", f"--max-model-len {least}"), change
     return None, ()
+
+
+def _taken(parts: Sequence[Part]) -> tuple[Refusal, tuple[Setting, ...]] | None:
+    """vLLM does not start where less is free than its share (V:v1/worker/utils.py:766)."""
+    for part in parts:
+        own = part.budget
+        held = sum(use.bytes for use in own.uses if use.note == OTHERS)
+        if held and own.allowed > own.total - held:
+            share = floor(1000 * (own.total - own.rest("low") + own.charge("low")) / own.base) / 1000
+            return (Refusal("vLLM starts only if its share of memory is free",
+                            f"{units.size(own.total - held)} of {units.size(own.total)} are free, other processes hold "
+                            f"{units.size(held)}: --{own.share} {own.factor} asks for {units.size(own.allowed)}",
+                            f"end them, or --{own.share} {share}"), (Setting(own.share, share),))
+    return None
 
 
 def _reason(part: Part, request: int) -> str:
