@@ -119,6 +119,15 @@ def test_count_and_gpu_make_a_machine(name: str, count: int, nodes: int, kind: s
     assert count == 1 or any(note.startswith("links are assumed") for note in machine.notes)
 
 
+@pytest.mark.parametrize(("name", "sockets", "numa"), [
+    ("4x L4", 1, [0] * 4), ("8x L4", 2, [0] * 4 + [1] * 4), ("5x L4", 2, [0] * 3 + [1] * 2),
+    ("8x B200", 2, [0] * 4 + [1] * 4)])
+def test_four_cards_are_assumed_on_one_socket(name: str, sockets: int, numa: list[int]) -> None:
+    machine = machines.machine(name)
+    assert machine.sockets == sockets
+    assert [gpu.numa for gpu in machine.gpus] == numa
+
+
 def test_a_name_that_stands_for_several_says_which_is_taken_and_what_else_there_is() -> None:
     notes = " ".join(machines.machine("8x RTX PRO 6000").notes)
     assert "'RTX PRO 6000' is taken as RTX PRO 6000 Blackwell Server" in notes

@@ -32,7 +32,7 @@ def read_matrix(text: str) -> Matrix:
     cpus: dict[int, str] = {}
     numa: dict[int, int] = {}
     for line in _ESCAPES.sub("", text).splitlines():
-        names, *titles = re.split(r"(?=CPU Affinity|NUMA Affinity)", line)
+        names, *titles = re.split(r"(?=CPU Affinity|NUMA Affinity|GPU NUMA ID)", line)
         found = _COLUMNS.findall(names)
         if not columns and len(found) >= 1 and found[0] == "GPU0" and "X" not in names.split()[1:]:
             columns, extra = found, [title.split()[0] for title in titles]
