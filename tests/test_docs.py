@@ -11,6 +11,7 @@ import click
 import pytest
 
 from rooftop import errors
+from rooftop.catalog import machines
 from rooftop.cli import app
 from rooftop.domain import codec
 from rooftop.domain.layout import Layout
@@ -43,6 +44,8 @@ def prose(page: Path) -> str:
 
 def commands(page: Path) -> Iterator[str]:
     """Every rooftop command that a page shows, in blocks and in words."""
+    for body in blocks(page, ""):
+        yield from (re.split(r"\s{2,}", line)[0] for line in body.splitlines() if line.startswith("rooftop "))
     for body in blocks(page, "sh"):
         for line in re.split(r"\n|&&|\|", body.replace("\\\n", " ")):
             if re.match(r"(\S*/)?rooftop\b", line.strip()):
@@ -56,6 +59,7 @@ SHOWN = [(page, command) for page in PAGES for command in commands(page)]
 @pytest.mark.parametrize(("page", "command"), SHOWN, ids=[f"{name(page)}: {command}" for page, command in SHOWN])
 def test_a_command_parses(page: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "FILE").touch()
     words = shlex.split(command)[1:]
     if words == ["--version"]:
         return
@@ -73,23 +77,25 @@ def flags(command: click.Command) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_flags_in_words_exist(page: Path) -> None:
-    """A page named after a command speaks of that command's flags; the others of any."""
+    """A page named after a command speaks of that command's flags, the others of any; an engine's are in its room."""
     own = app.rooftop.commands.get(page.stem)
     known = flags(own) if own else set().union(*map(flags, app.rooftop.commands.values()))
-    known |= set().union(*(flags(app.rooftop.commands[word]) for code in CODE.findall(prose(page))
-                           if code.startswith("rooftop ") and (word := code.split()[1]) in app.rooftop.commands), set())
-    foreign = set() if own or page == README else FOREIGN
     for code in CODE.findall(prose(page)):
-        if code.startswith("--"):
-            assert code.split()[0] in known | foreign, code
+        flag = code.split()[0]
+        if flag.startswith("--") and flag not in known:
+            assert flag.removeprefix("--").replace("-", "_") in ENGINES, flag
 
 
-FOREIGN = {word for page in (ROOT / "docs").rglob("*.md") if page.parent.name == "decisions"
-           for code in CODE.findall(prose(page)) for word in code.split() if word.startswith("--")}
+ENGINES = set(re.findall(r"\w+", "".join(
+    text(file).replace("-", "_") for file in (ROOT / "src" / "rooftop" / "engines").glob("*.*"))))
 
 
 @pytest.mark.parametrize(("page", "toml"), [(page, toml) for page in PAGES for toml in blocks(page, "toml")])
-def test_a_study_file_is_one(page: Path, toml: str) -> None:
+def test_a_file_in_a_page_can_be_read(page: Path, toml: str) -> None:
+    if "[[setup]]" not in toml:
+        assert page.stem == "machine"
+        machines.read(toml, where=name(page))
+        return
     study = codec.from_toml(Study, toml, where=name(page))
     assert workloads(study)
     assert study.setup

@@ -1,5 +1,6 @@
 """Studies of the fake engine: its program, a study of it, the processes it leaves."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -63,6 +64,17 @@ settings = {{ parallel = 2 }}
 environment = {{ FAKE = "{mode}", SCRIPT = '{json.dumps(script)}' }}
 """, encoding="utf-8")
     return file
+
+
+def kill_load_process() -> bool:
+    """Kill the load process below this one; whether there was one."""
+    found = False
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "rooftop.load" in child.cmdline():
+                child.kill()
+                found = True
+    return found
 
 
 def servers(engine: Path) -> list[int]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rooftop.domain.progress import Progress
@@ -22,6 +21,7 @@ from rooftop.store import Store
 from rooftop.workflows.bench import Bench, bench, workloads
 from tests.commands import Done, rooftop
 from tests.load.tiny import Tiny, serving
+from tests.workflows import fakes
 
 SMALL = ("--input-tokens", "8", "--output-tokens", "6", "--requests", "3")
 KEY = "sk-3f9d0c2b7a"
@@ -208,10 +208,8 @@ def test_a_level_that_was_stopped_is_kept() -> None:
 
 def test_a_killed_load_process() -> None:
     with truth(itl_s=0.05) as server, Store.open("s.sqlite") as store:
-        def kill(step: Progress) -> None:
-            for child in psutil.Process().children():
-                if "rooftop.load" in child.cmdline():
-                    child.kill()
+        def kill(_: Progress) -> None:
+            fakes.kill_load_process()
 
         with pytest.raises(Interrupted, match="the load process ended with -9"):
             bench(Bench((server.url,), input_tokens=8, output_tokens=8), store=store, tell=kill)

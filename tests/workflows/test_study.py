@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rooftop.domain import codec
@@ -252,13 +251,11 @@ def test_a_level_of_an_engine_that_runs_something_else_is_not_ranked(engine: Pat
 
 def test_a_killed_load_process_is_no_end_of_the_study(engine: Path, tmp_path: Path) -> None:
     study = fakes.study(engine, fakes.setup("a"), users=(1, 2))
-    killed: list[int] = []
+    killed: list[str] = []
 
     def kill_once(step: Progress) -> None:
-        loads = [child for child in psutil.Process().children() if "rooftop.load" in child.cmdline()]
-        if loads and not killed:
-            loads[0].kill()
-            killed.append(loads[0].pid)
+        if not killed and fakes.kill_load_process():
+            killed.append(step.stage)
 
     found = run(study, tmp_path, tell=kill_once)
     assert [trial.fault and trial.fault.kind for trial in found] == ["killed", None]
