@@ -24,8 +24,8 @@ def test_a_machine_shows_what_counts(capsys: pytest.CaptureFixture[str], monkeyp
     out = shown(look_at_machine("8x-rtx-pro-6000-switches"), capsys, monkeypatch)
     for words in ("8x RTX PRO 6000, two sockets, PCIe switches",
                   "95.6 GiB at 1 597 GB/s", "bf16 468, fp8 936",
-                  "5 x16",
-                  "PCIe switch", "63.0 GB/s", "31.5 GB/s", "0.730 us", "between sockets", "warning: GPU 0-3 and GPU 4-7",
+                  "5 x16", "PCIe switch", "63.0 GB/s", "31.5 GB/s", "0.730 us", "between sockets",
+                  "warning: GPU 0-3 and GPU 4-7",
                   "note: measured with ACS off", "source of inter_socket, 47 GB/s", "aic:rtx_pro_6000_server.yaml"):
         assert words in out
 

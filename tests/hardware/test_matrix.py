@@ -57,7 +57,8 @@ def test_an_empty_affinity_column_moves_no_other() -> None:
     head = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
     matrix = _matrix.read_matrix(head + "GPU0\t X \tNV4\t\t1\t\tN/A\nGPU1\tNV4\t X \t0,64\t0-3\t\tN/A\n")
     assert (matrix.cpus, matrix.numa) == ({1: "0,64"}, {0: 1})
-    spaced = _matrix.read_matrix("  GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV4 1 N/A\nGPU1 NV4 X N/A\n")
+    spaced = _matrix.read_matrix("  GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\n"
+                                 "GPU0 X NV4 1 N/A\nGPU1 NV4 X N/A\n")
     assert (spaced.cpus, spaced.numa) == ({}, {})
     assert spaced.words[0, 1] == "NV4"
 
