@@ -223,6 +223,42 @@ def model(path: str, as_json: bool) -> None:
     show_model(look_at_model(path), as_json)
 
 
+@rooftop.command()
+@click.argument("name", metavar="[NAME]", default="")
+@click.option("--record", type=click.Path(file_okay=False, path_type=Path),
+              help="Keep what the machine's own tools say in this folder, so that it can be read again elsewhere.")
+@_json_option
+def machine(name: str, record: Path | None, as_json: bool) -> None:
+    """Show a machine's GPUs, links and what about them costs people days.
+
+    NAME: of the catalog, `8x RTX PRO 6000`, ssh:HOST, a TOML file or a recorded folder (default: this machine).
+    """
+    from rooftop.cli.show_machine import show_machine
+    from rooftop.workflows.look_machine import look_at_machine
+    from rooftop.workflows.machine_warnings import warnings
+
+    found = look_at_machine(name or None, record=record)
+    show_machine(found, warnings(found), as_json)
+
+
+@rooftop.command("plan")
+@click.argument("model_path", metavar="MODEL")
+@click.option("--machine", "machine_name", help="Machine, as for `rooftop machine` (default: this one).")
+@click.option("--engine", "engines", multiple=True, help="Engine to plan for (default: all that apply).")
+@click.option("--input-tokens", type=POSITIVE, default=1024, show_default=True, help="Prompt length of a user.")
+@click.option("--output-tokens", type=POSITIVE, default=1024, show_default=True, help="Reply length of a user.")
+@click.option("--gpus", type=POSITIVE, help="GPUs to use (default: all of the machine).")
+@click.option("--rows", type=POSITIVE, default=12, show_default=True, help="Layouts to show.")
+@_json_option
+def plan_command(model_path: str, machine_name: str | None, engines: tuple[str, ...], rows: int, as_json: bool,
+                 **lengths: Any) -> None:
+    """Show which layouts of MODEL fit on a machine, for how many users, and why the others are refused."""
+    from rooftop.cli.show_plan import show_plan
+    from rooftop.workflows.plan import plan as propose
+
+    show_plan(propose(model_path, machine_name, engines=engines, **lengths), as_json, rows=rows)
+
+
 def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
     from rooftop.cli import show
     from rooftop.report.page import page

@@ -1,7 +1,8 @@
 """From the stored trials of a study to its answer: setups against levels, the best."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rooftop.domain.launch import Launch
@@ -164,7 +165,17 @@ def _warnings(trials: Sequence[Trial], rows: Sequence[Row]) -> tuple[str, ...]:
     client = dict.fromkeys(text for trial in trials if trial.client for text in trial.client.warnings)
     other = [f"{row.setup} answers the fixed prompts with another text than the first setup: check it before using it"
              for row in rows if row.same_text is False]
-    return (*other, *notes, *client)
+    return (*_failures(trials), *other, *notes, *client)
+
+
+def _failures(trials: Sequence[Trial]) -> Iterator[str]:
+    """A sentence for each level in which requests failed although the server went on."""
+    for trial in trials:
+        failed = Counter(reply.error for reply in trial.replies if reply.error not in (None, "stopped"))
+        if trial.valid and failed:
+            kinds = ", ".join(f"{count} x {kind}" for kind, count in failed.items())
+            yield (f"{trial.plan.title} at {trial.workload.level} users, repeat {trial.repeat + 1}: {failed.total()} of "
+                   f"{len(trial.replies)} requests failed ({kinds}); its figures are of the others")
 
 
 def _starts(launches: Sequence[Launch], trials: Sequence[Trial]) -> list[str]:
