@@ -2,7 +2,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rooftop import units
@@ -42,6 +42,7 @@ def test_share(value: float, text: str) -> None:
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
+@example(8624.0)
 @given(st.floats(1e-6, 1e6))
 def test_seconds_are_right_to_half_a_per_cent_and_never_longer_than_their_unit(value: float) -> None:
     text = units.seconds(value)

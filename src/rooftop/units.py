@@ -21,7 +21,7 @@ def seconds(value: float) -> str:
     minutes, rest = divmod(round(value), 60)
     if minutes < 120:
         return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
+    hours, minutes = divmod(round(value / 60), 60)
     return f"{hours} h {minutes} min"
 
 
