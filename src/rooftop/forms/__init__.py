@@ -1,0 +1,1 @@
+"""Forms of deployments, one a file: command, systemd unit, docker command, compose file, Kubernetes manifest."""
