@@ -75,9 +75,13 @@ class Drive:
                 self.fault = ("connect", f"only {pool.resting()} of {count} connections were accepted")
 
     def _put_back(self, connection: Connection) -> None:
-        """A connection is free: it takes the request that waits longest for its server, or idles."""
+        """A connection is free: it takes the request that waits longest for its server, or idles.
+
+        A request that goes again waits for a new connection: the kept one may be as dead as the one before it.
+        """
+        used = connection.heard_ns != connection.begun_ns
         for waiting in self.waiting:
-            if waiting.server == connection.server:
+            if waiting.server == connection.server and not (used and waiting.tries):
                 self.waiting.remove(waiting)
                 self._send(connection, waiting)
                 return

@@ -21,7 +21,7 @@ class Script:
     status, retry_after, kind: an HTTP error, or another kind of body.  cut_after, reset_after, stall_after,
     error_after: after so many token events (None: never).  trickle_s: a byte at a time, so far apart.
     huge_bytes: the length of the first event's text.  framing: how the body is framed.  close: end the connection
-    after each answer.
+    after each answer; announce: say so in the headers.
     """
 
     ttft_s: float = 0.0
@@ -44,6 +44,7 @@ class Script:
     packed: Literal["", "gzip", "deflate"] = ""
     framing: Literal["chunked", "close"] = "chunked"
     close: bool = False
+    announce: bool = True
     status: int = 200
     retry_after: str = ""
     kind: Literal["stream", "html", "json"] = "stream"
@@ -183,7 +184,7 @@ class _Wire:
             lines.append(f"Content-Encoding: {self.script.packed}")
         if self.script.framing == "chunked":
             lines.append("Transfer-Encoding: chunked")
-        if self.closes:
+        if self.closes and self.script.announce:
             lines.append("Connection: close")
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
