@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rooftop.domain.form import Mount
@@ -71,6 +71,21 @@ class Reading:
         return {**dict(self.outside), **{one.name: one.value for one in self.variables if one.value is not None}}
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An engine's command in a script: `first` is the command's first word.
+
+    `variables` are exported to it or stand before it, `outside` is what else the script sets.
+    """
+
+    engine: str
+    program: tuple[Word, ...]
+    words: tuple[Word, ...]
+    first: Word
+    variables: tuple[Variable, ...] = ()
+    outside: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(slots=True)
 class Container:
     """What a `docker run` says, as it is read."""
@@ -120,15 +135,35 @@ def find(words: Sequence[Word]) -> tuple[str, tuple[Word, ...], tuple[Word, ...]
     return None
 
 
-def within(words: Sequence[Word]) -> list[tuple[Word, ...]]:
-    """The command itself, or the commands of the script that it hands to a shell (`bash -c '...'`)."""
+def runs(script: Sequence[tuple[Word, ...]]) -> Iterator[Run]:
+    """The engines that the commands of a script run, by a shell inside of one (`bash -c '...'`) too."""
+    exported: dict[str, Variable] = {}
+    told: dict[str, str] = {}
+    for command in script:
+        own = assignments(command)
+        given = {**exported, **{one.name: one for one in own}}
+        if (inner := within(command)) is not None:
+            for run in runs(inner):
+                both = {**given, **{one.name: one for one in run.variables}}
+                yield replace(run, variables=tuple(both.values()), outside=(*told.items(), *run.outside))
+        elif (engine := find(command)) is not None:
+            yield Run(*engine, command[0], tuple(given.values()), tuple(told.items()))
+        told |= {one.name: one.value for one in own if one.value is not None}
+        if name_of(command[0]) == "export":
+            names = [word.value for word in command[1:] if word.value in told]
+            exported |= {name: Variable(name, told[name], None, "", (0, 0)) for name in names}
+            exported |= {one.name: one for one in own}
+
+
+def within(words: Sequence[Word]) -> list[tuple[Word, ...]] | None:
+    """The commands of the script that a command hands to a shell (`bash -c '...'`); None where it hands none."""
     shell = next((at for at, word in enumerate(words) if name_of(word) in SHELLS), len(words))
     for at in range(shell + 1, len(words) - 1):
         if re.fullmatch(r"-\w*c", words[at].value):
             return commands(words[at + 1].inside, "shell")
         if not words[at].value.startswith("-"):
             break
-    return [tuple(words)]
+    return None
 
 
 def by_image(image: str, words: Sequence[Word]) -> tuple[str, tuple[Word, ...], tuple[Word, ...]] | None:
@@ -191,23 +226,26 @@ def of_container(words: Sequence[Word], text: str) -> Reading | None:
     inner = box.words
     if entry and entry[0]:
         inner = (*commands(whole(entry[0]), "shell")[0], *box.words) if box.words else ()
-    found = next((one for command in within(inner) if (one := find(command))), None)
-    if found is None and not entry:
-        found = by_image(box.image.value, box.words)
-    if found is None:
+    run = next(runs([inner] if inner else []), None)
+    engine = (run.engine, run.program, run.words) if run else None
+    if engine is None and not entry:
+        engine = by_image(box.image.value, box.words)
+    if engine is None:
         return None
-    run = next(word for word in words if word.value in ("run", "create"))
+    verb = next(word for word in words if word.value in ("run", "create"))
     like = replace(box.image, raw="", value="")
-    last = box.options[-1][2][-1] if box.options else run
+    last = box.options[-1][2][-1] if box.options else verb
     mounts = tuple(mount for value in box.values("v", "volume") if (mount := mounted(value)))
     mounts += tuple(mount for value in box.values("mount") if (mount := _mount(value)))
     kept = dict.fromkeys(name for name, _, _ in box.options if name not in ("e", "env"))
     return Reading(
-        *found, box.image if entry or not found[1] else found[1][-1], tuple(_environment(box)),
+        *engine, box.image if entry or not engine[1] else engine[1][-1],
+        (*_environment(box), *(run.variables if run else ())),
         Slot(last.end, text[last.end:box.image.start] + "-e {pair}", like), box.image.value,
         (box.values("name") or [""])[0], tuple(box.values("p", "publish")), mounts,
         gpu_count((box.values("gpus") or [""])[0]), tuple(kept),
-        tuple(f"variables in a file are not read: {name}" for name in box.values("env-file")))
+        tuple(f"variables in a file are not read: {name}" for name in box.values("env-file")),
+        run.outside if run else ())
 
 
 def _environment(box: Container) -> Iterable[Variable]:

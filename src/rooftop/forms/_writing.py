@@ -70,10 +70,10 @@ def rewrite(text: str, reading: Reading, deployment: Deployment, again: Callable
     written = splice(text, edits.made)
     after = again(written)
     for asked, told in ((deployment.flags, after.flags), (deployment.environment, after.environment)):
-        wrong = _changes(told, asked)
+        wrong = [name for name, value in _changes(told, asked).items() if value is not False]
         if wrong:
             raise BadInput(f"this {deployment.form} cannot be made to say {', '.join(wrong)}",
-                           remedy="change these by hand; the text uses variables or quotes in a way that hides them")
+                           remedy="change these by hand: the text says them by variables, or in quotes that hide them")
     return written
 
 
@@ -168,8 +168,10 @@ class _Edits:
 
     def _after(self, word: Word, values: Sequence[str]) -> None:
         """Put words behind one that stays (the first of `values`)."""
-        like = word if word.style == "item" else replace(word, raw="")
-        told = [spell(value, like) for value in values[1:]]
+        named = next((one for one in reversed(self.reading.words) if one.value.startswith("--")), replace(word, raw=""))
+        other = word if word.style == "item" else replace(word, raw="")
+        told = [spell(value, named if word.style == "item" and value.startswith("--") else other)
+                for value in values[1:]]
         if word.style != "item":
             self.made.append(Edit(word.end, word.end, "".join(f" {one}" for one in told)))
             return
@@ -190,24 +192,28 @@ class _Edits:
         self.made.append(Edit(word.start, word.end, spell(value, word)))
 
     def _remove(self, words: Sequence[Word]) -> None:
-        for word in words:
-            before = self._before(word)
-            gap = self.text[before.end:word.start] if before else ""
-            start, end = word.start, word.end
-            line = self.text.rfind("\n", 0, start) + 1
-            if word.style == "item" and re.fullmatch(r"\s*- \s*", self.text[line:start]):
-                start, end = line, self.text.find("\n", end) + 1 or len(self.text)
-            elif word.style == "item":
-                after = re.match(r"\s*,\s*", self.text[end:])
-                if before and re.fullmatch(r"\s*,\s*", gap):
-                    start = before.end
-                elif after:
-                    end += after.end()
-            elif gap and _GAP.fullmatch(gap) and before:
+        """Take out words that stand next to each other, with what parts them from the word before."""
+        if not words:
+            return
+        lines = [self.text[self.text.rfind("\n", 0, word.start) + 1:word.start] for word in words]
+        if words[0].style == "item" and all(re.fullmatch(r"\s*- \s*", lead) for lead in lines):
+            for word, lead in zip(words, lines, strict=True):
+                end = self.text.find("\n", word.end) + 1 or len(self.text)
+                self.made.append(Edit(word.start - len(lead), end, ""))
+            return
+        start, end = words[0].start, words[-1].end
+        before = self._before(words[0])
+        gap = self.text[before.end:start] if before else ""
+        if words[0].style == "item":
+            if before and re.fullmatch(r"\s*,\s*", gap):
                 start = before.end
-            elif not self.text[line:start].strip():
-                end += len((re.match(r"[ \t]*\n?[ \t]*", self.text[end:]) or [""])[0])
-            self.made.append(Edit(start, end, ""))
+            else:
+                end += len((re.match(r"\s*,\s*", self.text[end:]) or [""])[0])
+        elif before and gap and _GAP.fullmatch(gap):
+            start = before.end
+        elif not lines[0].strip():
+            end += len((re.match(r"[ \t]*\n?[ \t]*", self.text[end:]) or [""])[0])
+        self.made.append(Edit(start, end, ""))
 
     def _before(self, word: Word) -> Word | None:
         words = sorted((*self.reading.program, *self.reading.words, self.reading.anchor), key=lambda one: one.start)

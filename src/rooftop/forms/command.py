@@ -1,7 +1,7 @@
 """A command line, or a shell script that ends in one."""
 
 from rooftop.domain.form import Deployment, Form
-from rooftop.forms._reading import Reading, Slot, Variable, assignments, choose, find, name_of, other, within
+from rooftop.forms._reading import Reading, Slot, choose, other, runs
 from rooftop.forms._text import Word, whole
 from rooftop.forms._words import commands
 from rooftop.forms._writing import describe, rewrite
@@ -31,29 +31,13 @@ class Command:
 
 def _readings(text: str) -> list[tuple[str, Reading]]:
     found: list[tuple[str, Reading]] = []
-    exported: list[Variable] = []
-    script: dict[str, str] = {}
-    for command in commands(whole(text), "shell"):
-        own = assignments(command)
-        for words in within(command):
-            engine = find(words)
-            if engine is None:
-                continue
-            first = words[0]
-            slot = Slot(first.start, "{name}={value} ", Word("", "", 0, 0, "shell", first.inside, first.wraps))
-            variables = {one.name: one for one in (*exported, *own, *assignments(words))}
-            line = str(text.count("\n", 0, first.start) + 1)
-            found.append((line, Reading(engine[0], engine[1], engine[2], engine[1][-1], tuple(variables.values()), slot,
-                                        outside=tuple(script.items()))))
-        script |= {one.name: one.value for one in own if one.value is not None}
-        if name_of(command[0]) == "export":
-            exported += [*own, *(Variable(name, script[name], None, "", (0, 0)) for name in map(_value, command[1:])
-                                 if name in script and name not in {one.name for one in own})]
+    for run in runs(commands(whole(text), "shell")):
+        first = run.first
+        slot = Slot(first.start, "{name}={value} ", Word("", "", 0, 0, "shell", first.inside, first.wraps))
+        line = str(text.count("\n", 0, first.start) + 1)
+        found.append((line, Reading(run.engine, run.program, run.words, run.program[-1], run.variables, slot,
+                                    outside=run.outside)))
     return found
-
-
-def _value(word: Word) -> str:
-    return word.value
 
 
 FORM: Form = Command()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from rooftop.domain.form import Deployment, Form, Mount
-from rooftop.forms._reading import Reading, Slot, Variable, by_image, choose, find, mounted, within
+from rooftop.forms._reading import Reading, Slot, Variable, by_image, choose, mounted, runs
 from rooftop.forms._text import Word, whole
 from rooftop.forms._writing import describe, rewrite
 from rooftop.forms._yaml import Node, column, documents, entries, get, items, lines, scalar, view, word, words
@@ -43,7 +43,8 @@ def _service(name: str, service: Node, text: str) -> Reading | None:
     image, entry = scalar(get(service, "image")), words(get(service, "entrypoint"), text)
     args = words(get(service, "command"), text)
     told = [*entry, *args]
-    engine = next((one for command in within(told) if (one := find(command))), None)
+    run = next(runs([tuple(told)] if told else []), None)
+    engine = (run.engine, run.program, run.words) if run else None
     if engine is None and not entry:
         engine = by_image(image, args)
     if engine is None:
@@ -52,13 +53,14 @@ def _service(name: str, service: Node, text: str) -> Reading | None:
     anchor = told[-1] if told else word(first, text)
     known = ("image", "command", "entrypoint", "environment", "ports", "volumes")
     return Reading(
-        engine[0], engine[1], engine[2], anchor, tuple(_environment(get(service, "environment"), text)),
+        *engine, anchor, (*_environment(get(service, "environment"), text), *(run.variables if run else ())),
         _slot(service, text), image, scalar(get(service, "container_name")) or name,
         tuple(scalar(one) or ":".join(scalar(value) for _, _, value in entries(one))
               for one in items(get(service, "ports"))),
         tuple(mount for one in items(get(service, "volumes")) if (mount := _mount(one))), _gpus(service),
         tuple(key for key, _, _ in entries(service) if key not in known),
-        tuple(f"variables in a file are not read: {file}" for file in _files(service)))
+        tuple(f"variables in a file are not read: {file}" for file in _files(service)),
+        run.outside if run else ())
 
 
 def _files(service: Node) -> list[str]:

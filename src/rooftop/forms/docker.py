@@ -33,11 +33,11 @@ def _readings(text: str) -> list[tuple[str, Reading]]:
     found: list[tuple[str, Reading]] = []
     script: dict[str, str] = {}
     for command in commands(whole(text), "shell"):
-        for words in [command] if container(command) else within(command):
+        for words in [command] if container(command) else within(command) or []:
             reading = of_container(words, text)
             if reading is not None:
                 line = str(text.count("\n", 0, words[0].start) + 1)
-                found.append((line, replace(reading, outside=tuple(script.items()))))
+                found.append((line, replace(reading, outside=(*script.items(), *reading.outside))))
         script |= {one.name: one.value for one in assignments(command) if one.value is not None}
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rooftop.domain.form import Deployment, Form, Mount
-from rooftop.forms._reading import Reading, Slot, Variable, by_image, choose, find, within
+from rooftop.forms._reading import Reading, Slot, Variable, by_image, choose, runs
 from rooftop.forms._text import Word, whole
 from rooftop.forms._writing import describe, rewrite
 from rooftop.forms._yaml import Node, documents, entries, get, items, lines, scalar, word, words
@@ -62,7 +62,8 @@ def _container(container: Node, pod: Node, text: str) -> Reading | None:
     image, command = scalar(get(container, "image")), words(get(container, "command"), text)
     args = words(get(container, "args"), text)
     told = [*command, *args]
-    engine = next((one for words in within(told) if (one := find(words))), None)
+    run = next(runs([tuple(told)] if told else []), None)
+    engine = (run.engine, run.program, run.words) if run else None
     if engine is None and not command:
         engine = by_image(image, args)
     if engine is None:
@@ -73,14 +74,15 @@ def _container(container: Node, pod: Node, text: str) -> Reading | None:
                  if key in _GPUS and (value := scalar(node)).isdigit()), None)
     known = ("image", "command", "args", "env", "ports", "volumeMounts", "name")
     return Reading(
-        engine[0], engine[1], engine[2], anchor, tuple(_environment(get(container, "env"), text)),
+        *engine, anchor, (*_environment(get(container, "env"), text), *(run.variables if run else ())),
         _slot(container, text), image, scalar(get(container, "name")),
         tuple(scalar(get(one, "containerPort")) for one in items(get(container, "ports"))),
         tuple(_mounts(container, pod)), gpus,
         tuple(dict.fromkeys(key for node in (pod, container) for key, _, _ in entries(node)
                             if key not in (*known, "containers"))),
         tuple(f"variables of a ConfigMap or Secret are not read: {scalar(get(one, kind, 'name'))}"
-              for one in items(get(container, "envFrom")) for kind, _, _ in entries(one)))
+              for one in items(get(container, "envFrom")) for kind, _, _ in entries(one)),
+        run.outside if run else ())
 
 
 def _environment(node: Node | None, text: str) -> Iterator[Variable]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rooftop.domain.form import Deployment, Form
-from rooftop.forms._reading import Reading, Slot, Variable, choose, container, find, of_container, within
+from rooftop.forms._reading import Reading, Slot, Variable, choose, container, of_container, runs, within
 from rooftop.forms._text import View, Word, whole
 from rooftop.forms._words import commands
 from rooftop.forms._writing import describe, rewrite
@@ -85,21 +85,20 @@ def _readings(text: str) -> list[tuple[str, Reading]]:
             reading = replace(
                 reading, variables=(*outer, *reading.variables), kept=(*kept, *reading.kept),
                 slot=reading.slot or Slot(where, "Environment={pair}\n", like),
-                outside=tuple((one.name, one.value) for one in variables if one.value is not None),
+                outside=(*((one.name, one.value) for one in variables if one.value is not None), *reading.outside),
                 notes=(*reading.notes, *(f"variables in a file are not read: {file}" for file in files)))
             found.append((str(text.count("\n", 0, line.start) + 1), reading))
     return found
 
 
 def _engine(command: tuple[Word, ...], text: str) -> Reading | None:
-    if container(command):
-        return of_container(command, text)
-    for words in within(command):
+    for words in [command] if container(command) else within(command) or []:
         if container(words):
             return of_container(words, text)
-        if (engine := find(words)) is not None:
-            return Reading(engine[0], engine[1], engine[2], engine[1][-1])
-    return None
+    run = next(runs([command]), None)
+    if run is None:
+        return None
+    return Reading(run.engine, run.program, run.words, run.program[-1], run.variables, outside=run.outside)
 
 
 def _environment(line: _Line) -> Iterator[Variable]:

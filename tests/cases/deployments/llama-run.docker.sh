@@ -1,0 +1,1 @@
+podman run --device nvidia.com/gpu=all --rm -v /data/gguf:/models:ro,Z -p 8080:8080 ghcr.io/ggml-org/llama.cpp:server-cuda-b4719 -m /models/7B/model-q4_0.gguf --port 8080 --host 0.0.0.0 -n 512 --n-gpu-layers 100 -c 32768 -ts 3,1 --parallel 4
