@@ -54,7 +54,7 @@ def test_public_excerpt(row: dict[str, str]) -> None:
     proven = {said.fact for said in ENGINE.witness.read_log(text) if said.level in ("built", "used")}
     assert proven.isdisjoint(json.loads(row["unproven"]))
     fault = ENGINE.witness.fault(text, None)
-    wanted = "" if row["error_kind"] == "layout_poor" else row["error_kind"]
+    wanted = row["error_kind"]
     assert (fault.kind if fault else "") == wanted
 
 
@@ -127,3 +127,18 @@ def test_phases_in_order() -> None:
     run = CASES / "engine-logs" / "llamacpp-xllamacpp-np2"
     assert [name for line in lines(run) if (name := ENGINE.phase(line))] == [
         "open model", "fit memory", "read metadata", "load weights", "build context", "warm up", "open slots"]
+
+
+RUN = ["ggml_cuda_init: found {} CUDA devices:",
+       "print_timings: prompt eval time = 1 ms / 5 tokens ( 1 ms per token, 9 tokens per second)",
+       "print_timings:        eval time = 1 ms / 5 runs ( 1 ms per token, {} tokens per second)"]
+
+
+@pytest.mark.parametrize(("runs", "poor"), [
+    ([(1, 50.0), (2, 20.0)], True), ([(2, 20.0), (1, 50.0)], True), ([(1, 50.0), (2, 49.0)], False),
+    ([(1, 50.0), (2, 80.0)], False), ([(2, 20.0)], False), ([(1, 50.0), (2, 90.0), (3, 60.0)], True),
+])
+def test_more_gpus_that_are_slower(runs: list[tuple[int, float]], poor: bool) -> None:
+    lines = [line for gpus, rate in runs for line in (RUN[0].format(gpus), RUN[1], RUN[2].format(rate))]
+    fault = ENGINE.witness.fault(lines, None)
+    assert (fault is not None and fault.kind == "layout_poor") is poor

@@ -78,6 +78,8 @@ _N_CTX = re.compile(r"\bn_ctx\s+= (\d+)")
 _BUFFER = re.compile(r"([A-Z]\w*?)(\d+) (model |KV )?buffer size\s*=\s*([\d.]+) MiB")
 _DEVICE = re.compile(r"\b(?:[Dd]evice |CUDA|Vulkan|ROCm|SYCL)(\d+)\b")
 _NO_KV = "failed to allocate buffer for kv cache"
+_GPUS = re.compile(r"found (\d+) (?:CUDA|ROCm|Vulkan|SYCL) devices|^# GPUs: (\d+)")
+_DECODED = re.compile(r"\beval time =.*?([\d.]+) tokens per second")
 _STAMP = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ")
 
 Cause = tuple[re.Pattern[str], str, str]
@@ -165,13 +167,35 @@ class LlamaCppWitness:
         survived = exit_code is None and any(_RETRIED in line for line in lines)
         found = None if survived else _cause(lines, _CAUSES) or _cause(lines, _LATE_CAUSES)
         if found is None and exit_code is None:
-            found = _cause(lines, _DEGRADED)
+            found = _cause(lines, _DEGRADED) or _slower_with_more(lines)
         if found is not None:
             return replace(found, last_phase=last_phase)
         if exit_code is None:
             return None
         ready = any("listening on" in line for line in lines)
         return _by_exit(exit_code, ready, last_phase, len(lines))
+
+
+def _slower_with_more(lines: Sequence[str]) -> Fault | None:
+    """A log of several runs in which more GPUs decode more slowly than fewer."""
+    rates: dict[int, tuple[float, int]] = {}
+    gpus = 0
+    for at, line in enumerate(lines, 1):
+        if (found := _GPUS.search(line)) is not None:
+            gpus = int(found[1] or found[2])
+        elif gpus and "prompt" not in line and (found := _DECODED.search(line)) is not None:
+            rates[gpus] = float(found[1]), at
+    if len(rates) < 2:
+        return None
+    most = max(rates)
+    best = max(rates, key=lambda count: rates[count][0])
+    if best == most or rates[most][0] > 0.9 * rates[best][0]:
+        return None
+    figures = ", ".join(f"{count} GPU{'s' if count > 1 else ''} {rate:g} tokens/s"
+                        for count, (rate, _) in sorted(rates.items()))
+    return Fault("layout_poor", f"more GPUs decode more slowly: {figures}",
+                 f"give a server {best} GPU{'s' if best > 1 else ''} (--split-mode none for one) and run replicas on "
+                 "the others", line=rates[most][1])
 
 
 def _cause(lines: Sequence[str], causes: Sequence[Cause]) -> Fault | None:
