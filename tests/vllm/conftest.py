@@ -1,6 +1,8 @@
 """Real vLLM on CPUs: only with `-m vllm`; each layout is started once, by a study whose store all tests read."""
 
 import os
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,8 +83,15 @@ def study(file: str, where: Path) -> Study:
                    environment=(*read.environment, cache))
 
 
+def sweep(log: str) -> None:
+    """Remove what a server leaves behind however they end: shared memory, 8 MB or more, named in its log."""
+    for name in set(re.findall(r"vllm_dist_[0-9a-f]{32}", log)):
+        for left in (*Path("/dev/shm").glob(f"{name}*"), *Path(tempfile.gettempdir()).glob(f"{name}*")):
+            left.unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="session")
-def run(vllm_home: Path, store: Store) -> Run:
+def run(vllm_home: Path, store: Store) -> Iterator[Run]:
     """Run one setup of a study by its title, or read what it came to before: a study never runs a level twice."""
 
     def once(file: str, title: str) -> Outcome:
@@ -94,4 +103,6 @@ def run(vllm_home: Path, store: Store) -> Run:
         trials = tuple(trial for trial in store.trials(study=whole.name) if trial.launch_id == launch.id)
         return Outcome(launch, trials, store.log(launch.id))
 
-    return once
+    yield once
+    for launch in store.launches():
+        sweep(store.log(launch.id))

@@ -14,7 +14,7 @@ from rooftop.hardware.local import this_machine
 from rooftop.launchers.local import LAUNCHER
 from rooftop.workflows.launch import started
 from rooftop.workflows.steps import engine_of, plans
-from tests.vllm.conftest import Run, study
+from tests.vllm.conftest import Run, study, sweep
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 HEALTHY = '"GET /health HTTP/1.1" 200'
@@ -84,6 +84,7 @@ def test_a_worker_that_is_killed_is_named(vllm_home: Path, tmp_path: Path) -> No
         while running.alive() and time.monotonic() < end:
             time.sleep(0.1)
         fault = running.fault()
+    sweep("".join(running.log_texts()))
     assert fault is not None
     assert fault.kind == "worker_died"
     assert not any(process.is_running() for process in below)
