@@ -6,7 +6,7 @@ from rooftop.domain.stepcost import Kernel, Ledger
 
 GENERATIONS = {"8.0": "ampere", "8.6": "ada", "8.9": "ada", "9.0": "hopper", "10.0": "blackwell", "10.3": "blackwell",
                "12.0": "sm120", "12.1": "sm120"}
-"""Compute capability -> whose kernel times hold for it (8.6 has none of its own and is like 8.9: GDDR6, no fp8 peak)."""
+"""Compute capability -> whose kernel times hold for it (8.6 has none of its own; like 8.9 it has GDDR6)."""
 STAND_IN = "hopper"
 """Whose efficiencies stand for GPUs without any (AMD, Volta, Turing)."""
 NEAREST = {"nvfp4": ("mxfp4", "int4", "fp8 block", "bf16"), "mxfp4": ("int4", "nvfp4", "fp8 block", "bf16"),
@@ -37,7 +37,7 @@ def kernel_format(form: NumberFormat) -> str:
 
 
 def weight_only(form: str, gpu: Gpu) -> bool:
-    """Whether the engines multiply these weights in 16 bits: 4-bit ones without the GPU's own format, fp8 before Ada."""
+    """Whether the engines multiply these weights in 16 bits: int4, and what the GPU has no format of its own for."""
     if form in ("int4", "bf16"):
         return True
     if form in ("nvfp4", "mxfp4"):
@@ -58,11 +58,14 @@ def peak(form: str, gpu: Gpu) -> float | None:
 def kernel(ledger: Ledger, gpu: Gpu, operation: str, form: str) -> Kernel:
     """The efficiency of an operation; the nearest format's, then the stand-in generation's, where it was not measured.
 
+    Products whose weights alone are small run like 16-bit ones, for they multiply in 16 bits.
+
     Raises KeyError where the ledger has nothing for the operation.
     """
     table = {(one.generation, one.operation, one.format): one for one in ledger.kernels}
+    names = (form, "bf16") if operation == "gemm" and weight_only(form, gpu) else (form, *NEAREST.get(form, ()))
     for made in (generation(gpu), STAND_IN):
-        for name in (form, *NEAREST.get(form, ())):
+        for name in names:
             found = table.get((made, operation, name))
             if found is not None:
                 return found

@@ -1,0 +1,106 @@
+"""Rows with their predictions, and the table of errors by kind and metric."""
+
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from measured import Row
+
+from rooftop.domain.stepcost import Ledger, Step
+from rooftop.perfmodel.predict import spread
+from rooftop.perfmodel.queueing import Load, capacity, interval_s, serve
+from rooftop.perfmodel.roofline import Roofline, roofline
+
+MOST_SLOTS = 1024
+"""Requests at once where a row does not say (engine-facts 2: the API server's default on large GPUs)."""
+KINDS = ("decode rate", "up to 8 users", "loaded")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One row with its prediction and the baseline's, in the row's own unit."""
+
+    row: Row
+    predicted: float
+    sheet: float
+    bound: str
+
+    @property
+    def error(self) -> float:
+        """log(measured / predicted)."""
+        return math.log(self.row.value / self.predicted)
+
+    @property
+    def spread_key(self) -> tuple[str, str]:
+        """Which spread its error belongs to: at few users a time between tokens is a rate turned over."""
+        kind, metric = self.row.spread_kind, self.row.spread_metric
+        return kind, "rate" if kind == "few" and metric == "tpot" else metric
+
+    @property
+    def spread_error(self) -> float:
+        return -self.error if self.spread_key[1] != self.row.spread_metric else self.error
+
+
+def model_of(row: Row, ledger: Ledger, cache: dict[object, Roofline]) -> Roofline:
+    key = (row.plan.key, row.architecture.name, row.quant, id(ledger))
+    if key not in cache:
+        cache[key] = roofline(row.plan, row.architecture, ledger)
+    return cache[key]
+
+
+def predict(row: Row, ledger: Ledger, cache: dict[object, Roofline]) -> tuple[float, float, str]:
+    """(predicted, data-sheet baseline, bound) in the row's unit."""
+    model = model_of(row, ledger, cache)
+    if row.kind == "decode rate":
+        interval, cost = interval_s(model, row.users, row.context)
+        sheet = model.limit(Step("decode", row.users, row.users, row.context))
+        return row.users / interval, row.users / sheet, cost.bound
+    slots = max(1, min(row.slots or MOST_SLOTS, capacity(model, row.input_tokens + row.output_tokens)))
+    found = serve(model, Load(row.users, row.input_tokens, row.output_tokens, row.rate, slots, row.burst, row.varied))
+    sheet = model.limit(Step("decode", found.batch, found.batch, row.context))
+    first = model.limit(Step("prefill", 1, row.input_tokens, 0))
+    values = {"tok/s": (found.tokens_per_s, found.batch / sheet), "TPOT": (found.tpot_s * 1e3, sheet * 1e3),
+              "ITL": (found.tpot_s * 1e3, sheet * 1e3), "TTFT": (found.ttft_s * 1e3, first * 1e3)}
+    return (*values[row.metric], found.bound)
+
+
+def score(rows: list[Row], ledger: Ledger) -> list[Scored]:
+    cache: dict[object, Roofline] = {}
+    return [Scored(row, *predict(row, ledger, cache)) for row in rows]
+
+
+def adapted(scored: list[Scored], count: int) -> list[Scored]:
+    """The rest after the first `count` rows of each machine, model, engine and metric set their common factor."""
+    groups: dict[tuple[str, ...], list[Scored]] = defaultdict(list)
+    for one in scored:
+        groups[one.row.machine_key].append(one)
+    rest = []
+    for found in groups.values():
+        seen = found[:count]
+        factor = math.exp(statistics.fmean(one.error for one in seen)) if seen else 1.0
+        rest += [replace(one, predicted=one.predicted * factor) for one in found[count:]]
+    return rest
+
+
+def table(scored: list[Scored], ledger: Ledger) -> None:
+    print(f"\n{'kind':14s} {'metric':7s} {'rows':>5s} {'median':>7s} {'mean':>7s} {'bias':>6s} {'in 80 %':>8s} "
+          f"{'half':>6s}   {'data-sheet baseline':>20s}")
+    for kind in KINDS:
+        for metric in ("tok/s", "TPOT", "ITL", "TTFT"):
+            found = [one for one in scored if one.row.kind == kind and one.row.metric == metric]
+            if not found:
+                continue
+            off = [abs(one.predicted / one.row.value - 1) for one in found]
+            base = [abs(one.sheet / one.row.value - 1) for one in found]
+            bias = statistics.median(one.error for one in found)
+            spreads = [(one, spread(ledger, one.row.spread_kind, one.row.spread_metric)) for one in found]
+            known = [(one.error, both) for one, both in spreads if both]
+            inside = half = ""
+            if known:
+                share = sum(low <= error <= high for error, (low, high) in known) / len(known)
+                halves = [(math.exp(high) - math.exp(low)) / 2 for _, (low, high) in known]
+                inside, half = f"{share:7.0%}", f"{statistics.median(halves):6.0%}"
+            print(f"{kind:14s} {metric:7s} {len(found):5d} {statistics.median(off):7.1%} {statistics.fmean(off):7.1%} "
+                  f"{bias:+6.2f} {inside:>8s} {half:>6s}   "
+                  f"{statistics.median(base):9.1%} {statistics.fmean(base):9.1%}")
