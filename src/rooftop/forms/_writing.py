@@ -58,15 +58,23 @@ def _gpus(reading: Reading) -> int | None:
     return None if told is None else len([one for one in told.split(",") if one.strip()])
 
 
-def rewrite(text: str, reading: Reading, deployment: Deployment, again: Callable[[str], Deployment]) -> str:
+def rewrite(text: str, reading: Reading, deployment: Deployment, again: Callable[[str], Deployment],
+            sign: str = "") -> str:
     """The text with the deployment's flags and environment.
 
-    `again` reads the result: what was written must be what is read.  Raises BadInput where it is not.
+    `again` reads the result: what was written must be what is read.  `sign` begins a variable that no quotes keep from
+    being put in.  Raises BadInput for a value with one, and where the result would not be what was asked.
     """
     before = again(text)
     edits = _Edits(text, reading)
-    edits.flags(_changes(before.flags, deployment.flags))
-    edits.environment(_changes(before.environment, deployment.environment))
+    flags = _changes(before.flags, deployment.flags)
+    environment = _changes(before.environment, deployment.environment)
+    for name, value in {**flags, **environment}.items():
+        if sign and sign in str(value):
+            raise BadInput(f"{name} {value!r} would be read as a variable in this {deployment.form}",
+                           remedy="write it by hand, with the sign doubled")
+    edits.flags(flags)
+    edits.environment(environment)
     written = splice(text, edits.made)
     after = again(written)
     for asked, told in ((deployment.flags, after.flags), (deployment.environment, after.environment)):

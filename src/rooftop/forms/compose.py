@@ -26,7 +26,8 @@ class Compose:
     def write(self, deployment: Deployment) -> str:
         """The file with this service's command and environment changed."""
         text, part = deployment.text, deployment.part
-        return rewrite(text, choose(_readings(text), part, "service"), deployment, lambda new: self.read(new, part))
+        reading = choose(_readings(text), part, "service")
+        return rewrite(text, reading, deployment, lambda new: self.read(new, part), "$")
 
 
 def _readings(text: str) -> list[tuple[str, Reading]]:

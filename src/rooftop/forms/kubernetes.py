@@ -29,7 +29,8 @@ class Kubernetes:
     def write(self, deployment: Deployment) -> str:
         """The manifest with this container's words and variables changed."""
         text, part = deployment.text, deployment.part
-        return rewrite(text, choose(_readings(text), part, "container"), deployment, lambda new: self.read(new, part))
+        reading = choose(_readings(text), part, "container")
+        return rewrite(text, reading, deployment, lambda new: self.read(new, part), "$(")
 
 
 def _readings(text: str) -> list[tuple[str, Reading]]:
