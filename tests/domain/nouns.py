@@ -78,5 +78,5 @@ def _kinds() -> tuple[type, ...]:
 
 
 # Nouns that few random values would satisfy; their own tests make them from real models.
-LAWFUL = ("architecture",)
+LAWFUL = ("architecture", "stepcost")
 KINDS = _kinds()

@@ -1,9 +1,15 @@
 """Claims: what was asked against what was said."""
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 
-from rooftop.domain.launch import Claim, Evidence, Fact, Level
-from rooftop.workflows.verify import check, merge
+from rooftop.domain.launch import Claim, Evidence, Fact, Launch, Level
+from rooftop.domain.model import Model
+from rooftop.domain.plan import Plan
+from rooftop.workflows import decode
+from rooftop.workflows.verify import check, merge, split
 
 
 def said(value: Fact, level: Level, source: str = "log", line: int = 1) -> Evidence:
@@ -45,3 +51,28 @@ def test_all_replicas_count(holds: list[bool | None], merged: bool | None) -> No
 
 def test_no_replicas() -> None:
     assert merge([]) == ()
+
+
+def launch(text: str, *margins: tuple[str, float]) -> Launch:
+    return Launch("id", Plan(Model("m")), (), "2026-01-01", greedy=(text,), margins=(margins,) if margins else ())
+
+
+ONE = launch("a b", ("a", 3.0), (" b", 0.05))
+
+
+@pytest.mark.parametrize(("other", "apart"), [
+    (ONE, 0.0), (launch("a c", ("a", 3.0), (" c", 0.5)), 0.05), (launch("a c", ("a", 3.0), (" c", 0.01)), 0.01),
+    (launch("x b", ("x", 1.0), (" b", 0.05)), 1.0), (launch("a c"), inf), (replace(ONE, greedy=()), None),
+    (launch("a b "), inf),
+])
+def test_how_firmly_two_layouts_part(other: Launch, apart: float | None) -> None:
+    assert split(ONE, other) == apart
+
+
+@pytest.mark.parametrize(("logprobs", "margins"), [
+    ({"tokens": ["a"], "top_logprobs": [{"a": -0.25, "b": -1.5}]}, (("a", 1.25),)),
+    ({"content": [{"token": "a", "top_logprobs": [{"logprob": -0.5}, {"logprob": -1.0}]}]}, (("a", 0.5),)),
+    ({"tokens": ["a"], "top_logprobs": [{"a": -0.25}]}, ()), (None, ()), ({}, ()), ({"content": None}, ()),
+])
+def test_margins_as_engines_give_them(logprobs: object, margins: object) -> None:
+    assert decode._margins(logprobs) == margins

@@ -82,6 +82,8 @@ class Launch:
     `caches`: whether the weights were in the page cache and compiled code was at hand (cold, warm, unknown).
     `startup_s` is from the start of the first process to the first decoded token; None where it never came.
     `greedy` is the text that each fixed prompt got, for holding one layout's answers against another's.
+    `margins` has for each of these texts its tokens, and by how many nats each led the next best; empty where the
+    server gives no logprobs.
     """
 
     id: str
@@ -97,6 +99,7 @@ class Launch:
     greedy: tuple[str, ...] = ()
     fault: Fault | None = None
     study: str = ""
+    margins: tuple[tuple[tuple[str, float], ...], ...] = ()
 
     @property
     def ready(self) -> bool:

@@ -5,6 +5,7 @@ import json
 import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from rooftop.errors import RooftopError, ServerRefused, ServerUnreachable
@@ -69,21 +70,43 @@ def _stream_text(answer: http.client.HTTPResponse, where: str) -> tuple[str, flo
     return text, at
 
 
-def greedy(urls: Sequence[str], model: str, *, timeout_s: float) -> tuple[str, ...]:
-    """The text of each fixed prompt at temperature 0, prompts dealt out over the replicas.
+Margins = tuple[tuple[str, float], ...]
 
-    Empty where not all of them are answered within `timeout_s`: a comparison of texts needs all.
+
+def greedy(urls: Sequence[str], model: str, *, timeout_s: float) -> tuple[tuple[str, ...], tuple[Margins, ...]]:
+    """The text of each fixed prompt at temperature 0, prompts dealt out over the replicas, and the margins of each.
+
+    Margins: each token of the text and by how many nats it led the next best.  They are empty where the server gives no
+    logprobs for all texts; all is empty where not all prompts are answered within `timeout_s`: a comparison needs all.
     """
-    texts = []
+    texts, margins = [], []
     until = time.monotonic() + timeout_s
     for number, prompt in enumerate(PROMPTS):
         with Session(urls[number % len(urls)], timeout_s=max(0.1, until - time.monotonic())) as server:
             body = {"model": model, "prompt": prompt, "max_tokens": _GREEDY_TOKENS, "temperature": 0, "seed": 0}
             try:
-                answer = server.post("/v1/completions", body)
+                answer = server.post("/v1/completions", body | {"logprobs": 2})
+                if answer.status != 200:
+                    answer = server.post("/v1/completions", body)
                 if answer.status != 200:
                     raise ServerRefused(words(server, answer))
-                texts.append(str(answer.json()["choices"][0]["text"]))
+                choice = answer.json()["choices"][0]
+                texts.append(str(choice["text"]))
             except (RooftopError, LookupError, TypeError):
-                return ()
-    return tuple(texts)
+                return (), ()
+        margins.append(_margins(choice.get("logprobs")))
+    return tuple(texts), tuple(margins) if all(margins) else ()
+
+
+def _margins(logprobs: Any) -> Margins:
+    """Tokens and margins of a choice, as vLLM and SGLang (lists side by side) or llama-server (`content`) give them."""
+    try:
+        if "content" in logprobs:
+            steps = [(step["token"], [one["logprob"] for one in step["top_logprobs"]]) for step in logprobs["content"]]
+        else:
+            pairs = zip(logprobs["tokens"], logprobs["top_logprobs"], strict=True)
+            steps = [(token, list(top.values())) for token, top in pairs]
+        best = [(str(token), sorted(map(float, top), reverse=True)) for token, top in steps]
+    except (TypeError, LookupError, ValueError, AttributeError):
+        return ()
+    return tuple((token, top[0] - top[1]) for token, top in best) if all(len(top) > 1 for _, top in best) else ()

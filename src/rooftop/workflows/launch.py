@@ -168,13 +168,13 @@ def _launched(running: Running, caches: str, tell: Tell) -> Launch:
         return replace(launch, fault=fault, evidence=engine.witness.read_log(lines))
     tell(Progress("launch", "verifying"))
     evidence, claims = _verified(plan, engine, starts)
-    texts = decode.greedy([start.url for start in starts], plan.model.name, timeout_s=_GREEDY_S)
+    texts, margins = decode.greedy([start.url for start in starts], plan.model.name, timeout_s=_GREEDY_S)
     give_up = time.monotonic() + (0.0 if texts else DEATH_S)
     while (death := running.fault()) is None and time.monotonic() < give_up:
         time.sleep(_LOOK_S)
     if death is not None:
         return replace(launch, evidence=evidence, claims=claims, fault=replace(death, last_phase="first token"))
-    return replace(launch, evidence=evidence, claims=claims, greedy=texts,
+    return replace(launch, evidence=evidence, claims=claims, greedy=texts, margins=margins,
                    startup_s=max(start.token_at or 0.0 for start in starts) - origin)
 
 

@@ -16,6 +16,7 @@ from rooftop.stats.intervals import across
 from rooftop.stats.summary import summarise
 from rooftop.store import Store
 from rooftop.workflows.launch import LOGS
+from rooftop.workflows.verify import NEAR_TIE, split
 
 Groups = Mapping[tuple[str, str], Sequence[Trial]]
 METRICS: dict[Question, str] = {"one user": "tokens_per_s_per_user", "throughput": "output_tokens_per_s"}
@@ -85,12 +86,13 @@ def _row(title: str, plan: Plan, own: Sequence[Launch], launches: Sequence[Launc
     first = next((one for one in own if one.ready), own[0] if own else None)
     if first is None:
         return Row(setup=title, layout=plan.layout, settings=_settings(plan))
-    text = next((one.greedy for one in launches if one.ready and one.greedy), ())
+    reference = next((one for one in launches if one.ready and one.greedy), first)
+    apart = split(reference, first)
     return Row(setup=title, layout=plan.layout, settings=_settings(plan), launches=tuple(one.id for one in own),
                commands=tuple(shlex.join(server.command) for server in first.servers), startup_s=first.startup_s,
                phases=first.phases, caches=first.caches,
                broken=tuple(claim for one in own for claim in one.claims if claim.holds is False),
-               fault=first.fault, same_text=first.greedy == text if first.greedy and text else None)
+               fault=first.fault, same_text=None if apart is None else apart < NEAR_TIE)
 
 
 def _settings(plan: Plan) -> str:
@@ -174,8 +176,8 @@ def _failures(trials: Sequence[Trial]) -> Iterator[str]:
         failed = Counter(reply.error for reply in trial.replies if reply.error not in (None, "stopped"))
         if trial.valid and failed:
             kinds = ", ".join(f"{count} x {kind}" for kind, count in failed.items())
-            yield (f"{trial.plan.title} at {trial.workload.level} users, repeat {trial.repeat + 1}: {failed.total()} of "
-                   f"{len(trial.replies)} requests failed ({kinds}); its figures are of the others")
+            yield (f"{trial.plan.title} at {trial.workload.level} users, repeat {trial.repeat + 1}: "
+                   f"{failed.total()} of {len(trial.replies)} requests failed ({kinds}); its figures are of the others")
 
 
 def _starts(launches: Sequence[Launch], trials: Sequence[Trial]) -> list[str]:
