@@ -39,7 +39,7 @@ def entries(node: Node) -> Iterator[tuple[str, Node, Node]]:
         return
     seen = set()
     for key, value in node.value:
-        if key.value != "<<":
+        if key.id == "scalar" and key.value != "<<":
             seen.add(key.value)
             yield key.value, key, value
     for key, value in node.value:

@@ -135,7 +135,8 @@ def _layouts(deployment: Deployment, plan: Plan, engine: Engine,
     silent = _spoken(engine, replace(alone, layout=Layout()))
     new, old = ({name: value for name, value in _spoken(engine, replace(alone, layout=layout)).items()
                  if silent.get(name) != value} for layout in (plan.layout, deployment.plan.layout or Layout()))
-    kept = {name: value for name, value in flags.items() if name not in deployment.sizes or name in new or value == 1}
+    kept = {name: value for name, value in flags.items()
+            if name not in deployment.sizes or name in new or (value == 1 and value is not True)}
     yield {**kept, **{name: value for name, value in new.items() if name in kept or name not in old}}
     yield {**kept, **new}
 
