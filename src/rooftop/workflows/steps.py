@@ -18,6 +18,7 @@ from rooftop.domain.workload import Arrivals, Stop, Workload
 from rooftop.errors import BadInput
 from rooftop.store import Store
 from rooftop.workflows.fetch import find
+from rooftop.workflows.soundness import check_study
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ def read_study(file: str) -> Study:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the study cannot be read: {error}", where=file) from error
-    return codec.from_toml(Study, text, where=file)
+    study = codec.from_toml(Study, text, where=file)
+    check_study(study, file)
+    return study
 
 
 def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
