@@ -16,7 +16,8 @@ from rooftop.models.quantization import FP8, MXFP4, NVFP4, fp8_blocks, int_group
 from rooftop.models.read import read_model
 from rooftop.perfmodel.predict import spread_kind
 
-ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
+OWN = Path(__file__).parent.parent / "tests" / "cases" / "configs"
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "llama.cpp": "llamacpp"}
 SAME = {"h100": "H100 SXM", "h200": "H200 SXM", "h800": "H100 SXM", "h20": "", "a100": "A100 80GB SXM",
         "rtx pro 6000 blackwell": "RTX PRO 6000 Blackwell Workstation", "b200": "B200 SXM", "b300": "B300 SXM",
         "gb10 (dgx spark)": "GB10", "rtx pro 6000": "RTX PRO 6000 Blackwell Workstation"}
@@ -81,14 +82,16 @@ class Row:
 
 @dataclass
 class Shapes:
-    """The configurations of a folder, by model name and number format."""
+    """The configurations of a folder, by model name and number format; rooftop's own where the folder has none."""
 
     folder: Path
 
     def __post_init__(self) -> None:
-        self.files = {tuple(words(file.stem.partition("--")[2])): [] for file in self.folder.glob("*.json")}
-        for file in sorted(self.folder.glob("*.json")):
-            self.files[tuple(words(file.stem.partition("--")[2]))].append(file)
+        self.files: dict[tuple[str, ...], list[Path]] = {}
+        named = [(file.stem.partition("--")[2], file) for file in sorted(self.folder.glob("*.json"))]
+        named += [(file.parent.name, file) for file in sorted(OWN.glob("*/config.json"))]
+        for name, file in named:
+            self.files.setdefault(tuple(words(name)), []).append(file)
         self.cache: dict[tuple[str, str], Architecture] = {}
 
     def find(self, model: str, quant: str) -> Architecture:
@@ -120,7 +123,8 @@ def words(name: str) -> list[str]:
     """A model's name without what does not change its shape: quantization, tuning, date."""
     bare = re.sub(r"[-_ ]?(nvfp4|fp8|mxfp4|awq|gptq|int4|int8|w4a16|bf16|instruct|chat|it|thinking|base"
                   r"|\d{4}|v\d+\.\d+-hf)(?=[-_ ]|$)", "", name.lower())
-    return [word for word in re.split(r"[-_ ]+", bare.removeprefix("meta-")) if word]
+    return [word for word in re.split(r"[-_ ]+", bare.removeprefix("meta-").removeprefix("nvidia-"))
+            if word]
 
 
 def wanted(quant: str) -> NumberFormat | None:
@@ -128,6 +132,9 @@ def wanted(quant: str) -> NumberFormat | None:
     text = quant.lower()
     if "native" in text or not text:
         return None
+    blocks = re.match(r"q(\d)_", text)
+    if blocks:
+        return NumberFormat(f"int{blocks[1]} g32", int(blocks[1]), 1, 32, 2.0)
     if "nvfp4" in text:
         return NVFP4
     if "mxfp4" in text:

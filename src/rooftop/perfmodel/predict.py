@@ -6,7 +6,7 @@ from math import exp
 from rooftop.domain.finding import Interval
 from rooftop.domain.stepcost import Bound, Constant, Cost, Kernel, Ledger, Prediction, Step
 from rooftop.perfmodel.efficiency import kernel
-from rooftop.perfmodel.queueing import Load, Service, interval_s, serve
+from rooftop.perfmodel.queueing import Load, Service, capacity, interval_s, serve
 from rooftop.perfmodel.roofline import Roofline
 
 LEVEL = 0.8
@@ -19,8 +19,8 @@ def decode_rate(model: Roofline, requests: int, context: float) -> Prediction:
     """Tokens a second of `requests` that all decode at `context` tokens, prefill excluded."""
     interval, cost = interval_s(model, requests, context)
     kind = spread_kind(requests, decodes=True)
-    return _made(model, "decode rate", "tok/s", requests / interval, kind, cost, cost.bound,
-                 Step("decode", requests, requests, context))
+    return _made(model, ("decode rate", "tok/s", requests / interval), kind, cost, cost.bound,
+                 Step("decode", requests, requests, context), _slots_note(model, requests, context))
 
 
 def users(model: Roofline, load: Load) -> tuple[Prediction, Prediction, Prediction]:
@@ -31,7 +31,7 @@ def users(model: Roofline, load: Load) -> tuple[Prediction, Prediction, Predicti
     notes = _notes(load, found)
 
     def made(metric: str, unit: str, value: float) -> Prediction:
-        return _made(model, metric, unit, value, kind, found.step, found.bound, step, notes)
+        return _made(model, (metric, unit, value), kind, found.step, found.bound, step, notes)
     return (made("output rate", "tok/s", found.tokens_per_s), made("TPOT", "s", found.tpot_s),
             made("TTFT", "s", found.ttft_s))
 
@@ -42,8 +42,14 @@ def _notes(load: Load, found: Service) -> tuple[str, ...]:
     return (*found.notes, f"{load.users} users: a queueing bound of mean values, not a simulation")
 
 
-def _made(model: Roofline, metric: str, unit: str, value: float, kind: str, cost: Cost, bound: Bound, step: Step,
-          notes: tuple[str, ...] = ()) -> Prediction:
+def _slots_note(model: Roofline, requests: int, context: float) -> tuple[str, ...]:
+    most = capacity(model, max(1, round(context)))
+    return (f"about {most} requests of {context:.0f} tokens fit in the cache",) if most < requests else ()
+
+
+def _made(model: Roofline, figure: tuple[str, str, float], kind: str, cost: Cost, bound: Bound, step: Step,
+          notes: tuple[str, ...]) -> Prediction:
+    metric, unit, value = figure
     both = spread(model.ledger, kind, WORDS[metric])
     interval = Interval(value * exp(both[0]), value * exp(both[1]), LEVEL) if both else None
     share = min(1.0, model.limit(step) / cost.seconds)

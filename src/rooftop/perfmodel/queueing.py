@@ -108,7 +108,7 @@ def serve(model: Roofline, load: Load) -> Service:
         rate = load.users * load.output_tokens / (outside + each * load.users + _burst_s(model, load, batch) * rounds)
     waiting = cycle * (load.users / slots - 1) / 2 if load.rate is None else 0.0
     bound: Bound = cost.bound
-    if load.rate is not None and rate > load.rate * load.output_tokens:
+    if load.rate is not None and (batch < slots or rate > load.rate * load.output_tokens):
         rate, bound = load.rate * load.output_tokens, "arrivals"
     elif slots < load.users:
         bound = "capacity"
