@@ -34,6 +34,9 @@ CASES = [
     ("error of old servers", {"object": "error", "message": "no"}, Chunk(error="no")),
     ("not an object", [1], Chunk()),
     ("odd counts", {"choices": [], "usage": {"completion_tokens": -1, "prompt_tokens": True}}, Chunk()),
+    ("counts that no store can hold", {"choices": [], "usage": {"completion_tokens": 2**63, "prompt_tokens": 2**31,
+                                                                "prompt_tokens_details": {"cached_tokens": 10**30}}},
+     Chunk()),
     ("odd choices", {"choices": [None, 3, {"delta": {"content": 5}}]}, Chunk(has_choice=True)),
 ]
 

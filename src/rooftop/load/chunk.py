@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+MOST_TOKENS = 2**31 - 1
 _TEXTS = ("content", "reasoning_content", "reasoning")
 
 
@@ -121,4 +122,5 @@ def _read_generate(value: dict[str, Any]) -> Chunk:
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A count of tokens; None for anything that cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else None

@@ -44,7 +44,7 @@ class Answer:
         """The body as JSON, None where it is none."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     @property

@@ -14,6 +14,7 @@ ROUTES: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/co
 FIELDS = {"stream_usage": "include_usage", "usage_per_chunk": "continuous_usage_stats", "token_ids": "return_token_ids",
           "ignore_eos": "ignore_eos", "min_tokens": "min_tokens"}
 PROBE_TOKENS = 4
+MOST_NAMED = 20
 REFUSED = (400, 422, 500)
 NO_ROUTE = (404, 405, 501)
 
@@ -125,7 +126,9 @@ def _models(server: http.Session) -> tuple[_Served, ...] | None:
 
 def _find(served: tuple[_Served, ...], model: str, url: str) -> _Served:
     """The model of that name or alias; the only one where the name is ""."""
-    names = ", ".join(one.name for one in served)
+    names = ", ".join(one.name for one in served[:MOST_NAMED])
+    if len(served) > MOST_NAMED:
+        names += f" and {len(served) - MOST_NAMED} more"
     if not served:
         raise ServerRefused("the server serves no model", where=url, remedy="load one, or wait until it is loaded")
     if not model:
@@ -268,7 +271,7 @@ def _chunks(answer: http.Answer) -> Iterator[dict[str, Any]]:
         if line.startswith("data:") and line[5:].strip() != "[DONE]":
             try:
                 chunk = json.loads(line[5:])
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(chunk, dict):
                 yield chunk
