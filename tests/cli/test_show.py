@@ -239,3 +239,14 @@ def test_a_terminal_gets_a_live_line(monkeypatch):
         tell(Progress("level", "8 users [x]", 1, 3, 12.0))
         tell(Progress("level", "8 users", 3, 3, last=True))
     assert "level: 8 users, 3 of 3, done" in out.getvalue()
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("plain, größer 😀\n\ttab", "plain, größer 😀\n\ttab"), ("\x1b]0;title\x07", "\ufffd]0;title\ufffd"),
+    ("\u202egnp", "\ufffdgnp"), ("a\r\x00b", "a\ufffd\ufffdb"), ("\x9b2J", "\ufffd2J"), ("\ud800", "\ufffd"),
+])
+def test_no_control_character_reaches_a_terminal(text, shown, capsys):
+    assert show_progress.visible(text) == shown
+    show.show_error(BadInput(text, where=text, remedy=text))
+    said = capsys.readouterr().err
+    assert not set(said) & {"\x1b", "\x07", "\u202e", "\r", "\x00", "\x9b"}

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooftop.cli.show_progress import listening
+from rooftop.cli.show_progress import listening, visible
 from rooftop.domain import codec
 from rooftop.domain.finding import Measurement
 from rooftop.domain.launch import Claim, Launch
@@ -17,7 +17,8 @@ from rooftop.domain.trial import Trial
 from rooftop.errors import LaunchFailed, RooftopError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     from rooftop.load.selftest import SelfTest
     from rooftop.workflows.rehearse import Rehearsal
@@ -35,7 +36,27 @@ def console(*, stderr: bool = False) -> "Console":
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    made.push_render_hook(_Visible())  # type: ignore[arg-type]  # rich asks for a subclass where the method suffices
+    return made
+
+
+class _Visible:
+    """Passes on what is to be drawn with every control character in its words made visible."""
+
+    def process_renderables(self, parts: list[Any]) -> list[Any]:
+        return [_Drawn(part) for part in parts]
+
+
+class _Drawn:
+    def __init__(self, part: Any) -> None:
+        self._part = part
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["Segment"]:
+        from rich.segment import Segment
+
+        for text, style, control in console.render(self._part, options):
+            yield Segment(text if control else visible(text), style, control)
 
 
 def show_bench(trials: Sequence[Trial], measurements: Sequence[Sequence[Measurement]], as_json: bool = False) -> None:
@@ -91,7 +112,7 @@ def show_dry_run(rehearsal: "Rehearsal", as_json: bool = False) -> None:
 
     counts = f"{rehearsal.starts} starts, {rehearsal.levels} load levels"
     for line in dry_run_lines(rehearsal.setups, counts, rehearsal.estimate_s, rehearsal.basis):
-        click.echo(line)
+        click.echo(visible(line))
 
 
 def show_self_test(test: "SelfTest", as_json: bool = False) -> None:
@@ -109,7 +130,7 @@ def show_path(what: str, path: Path, as_json: bool = False) -> None:
     if as_json:
         show_json({what: str(path)})
     else:
-        click.echo(f"{what}: {path}")
+        click.echo(visible(f"{what}: {path}"))
 
 
 def show_error(error: RooftopError, as_json: bool = False) -> None:

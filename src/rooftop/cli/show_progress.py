@@ -5,11 +5,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
+from unicodedata import category
 
 from rooftop import units
 from rooftop.domain.progress import Progress, Tell
 
 PLAIN_EVERY_S = 10.0
+_HIDDEN = ("Cc", "Cf", "Cs")
 
 
 @contextmanager
@@ -26,6 +28,18 @@ def listening(as_json: bool = False) -> Iterator[Tell]:
         yield lambda _: None
     else:
         yield plain_lines(sys.stderr)
+
+
+def visible(text: str) -> str:
+    """Words from outside as a terminal may show them: control and direction characters are replaced, line ends stay.
+
+    A server's words, an engine's log or a study's title could otherwise move the cursor, set the window's title or
+    turn the text around.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" or category(one) not in _HIDDEN else "\ufffd"
+                   for one in text)
 
 
 def sentence(step: Progress) -> str:
@@ -48,7 +62,7 @@ def plain_lines(out: TextIO) -> Tell:
         if step.stage == stage and not step.last and now - at < PLAIN_EVERY_S:
             return
         stage, at = step.stage, now
-        out.write(sentence(step) + "\n")
+        out.write(visible(sentence(step)) + "\n")
         out.flush()
 
     return tell
@@ -72,10 +86,10 @@ def _live() -> Iterator[Tell]:
             count = f"{step.done} of {step.total}" if step.total else ""
             if step.left_s is not None and not step.last:
                 count += f"  {units.seconds(step.left_s)} left"
-            bars.update(task, description=_short(words, console.width - 50), total=step.total or None,
+            bars.update(task, description=_short(visible(words), console.width - 50), total=step.total or None,
                         completed=step.done, count=count.strip())
             if step.last:
-                console.print(Text(sentence(step), "dim"))
+                console.print(Text(visible(sentence(step)), "dim"))
 
         yield tell
 
