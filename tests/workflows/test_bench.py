@@ -253,3 +253,30 @@ def test_open_loop_levels() -> None:
     assert slow.arrivals == Arrivals("gamma", 0, 0.5, 2.0, 1.0)
     assert (slow.stop, slow.warmup) == (Stop(requests=16), 1)
     assert (fast.stop, fast.warmup, fast.level) == (Stop(requests=200), 8, "20/s")
+
+
+@pytest.mark.parametrize(("words", "what"), [
+    (("--seconds", "nan"), "--seconds must be from 0.001"), (("--seconds", "inf"), "--seconds must be from"),
+    (("--timeout", "nan"), "--timeout must be from"), (("--timeout", "inf"), "--timeout must be from"),
+    (("--rate", "inf"), "--rate must be from"), (("--precision", "nan"), "--precision must be from"),
+    (("--concurrency", "1,99999999"), "--concurrency must be from 1 to 10000"),
+    (("--input-tokens", str(10**20)), "--input-tokens must be from"), (("--seed", str(10**30)), "--seed must be from"),
+    (("--report", "nowhere/r.html"), "its folder is not there"), (("--report", "."), "is a directory"),
+])
+def test_what_no_run_could_take_is_refused_before_a_word_is_sent(words: tuple[str, str], what: str) -> None:
+    done = rooftop("bench", "http://127.0.0.1:1", *words, "--json")
+    assert done.code == 2
+    assert what in done.json["error"]["what"]
+
+
+def test_a_password_in_a_url_is_never_repeated() -> None:
+    done = rooftop("bench", "http://me:hunter2@127.0.0.1:1")
+    assert done.code == 2
+    assert "hunter2" not in done.out + done.err
+
+
+def test_a_servers_words_cannot_steer_the_terminal() -> None:
+    with serving(Tiny(models=({"id": "a\x1b[2J"}, {"id": "b\u202e"}))) as tiny:
+        done = rooftop("bench", tiny.url)
+    assert done.code == 2
+    assert "several models: a\ufffd[2J, b\ufffd" in done.err

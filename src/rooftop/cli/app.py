@@ -108,6 +108,8 @@ def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_
             return
         if not urls:
             raise BadInput("no URL given", remedy="for example: rooftop bench http://127.0.0.1:8000")
+        if report:
+            _check_place(report)
         asked = workflow.Bench(urls=urls, headers=_headers(headers), verify_tls=not insecure, **options)
         with Store.open(store) as opened:
             trials = workflow.bench(asked, store=opened, tell=tell)
@@ -145,6 +147,7 @@ def study(file: str, dry_run: bool, retry_failed: bool, report: Path, store: Pat
             known = stack.enter_context(Store.open(store, read_only=True)) if store.exists() else None
             show.show_dry_run(rehearse(asked, engine_of(asked), known), as_json)
         return
+    _check_place(report)
     with Store.open(store) as opened:
         with listening(as_json) as tell:
             run_study(asked, store=opened, tell=tell, retry_failed=retry_failed)
@@ -265,10 +268,20 @@ def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
     from rooftop.workflows.matrix import matrix
 
     answer, trials = matrix(store, name)
+    if as_json:
+        _write(report, page(answer, trials))
+        show.show_matrix(answer, as_json)
+        return
+    show.show_matrix(answer)
     _write(report, page(answer, trials))
-    show.show_matrix(answer, as_json)
-    if not as_json:
-        show.show_path("report", report, as_json)
+    show.show_path("report", report)
+
+
+def _check_place(report: Path) -> None:
+    """Refuse a place where no report can be, before minutes are spent on measuring."""
+    if report.is_dir() or not report.absolute().parent.is_dir():
+        raise BadInput("a report cannot be written there: " + ("it is a folder" if report.is_dir() else
+                       "its folder is not there"), where=str(report), remedy="name a file in a folder that is there")
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """Measure a server that somebody else started: URL in, trials out."""
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -9,9 +10,11 @@ from rooftop.domain.progress import Progress, Tell
 from rooftop.domain.trial import Trial
 from rooftop.domain.workload import Api, Arrivals, Stop, Workload
 from rooftop.errors import EngineDied, Interrupted, StoreFailed
+from rooftop.load.http import check_url
 from rooftop.load.target import probe
 from rooftop.store import Store
 from rooftop.workflows.run import Slot, recover, run_level
+from rooftop.workflows.soundness import DAY_S, check_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,11 @@ def _stop(bench: Bench, usual: int) -> Stop:
 def bench(asked: Bench, *, store: Store, tell: Tell) -> tuple[Trial, ...]:
     """Probe the server, then measure each level; repeats interleave the levels.
 
-    Raises ServerUnreachable or ServerRefused before the first level, EngineDied when the server is gone after one,
-    Interrupted and StoreFailed; every level that ended is in the store by then.
+    Raises BadInput for a URL that is none or a number out of any reason, ServerUnreachable or ServerRefused before
+    the first level, EngineDied when the server is gone after one, Interrupted and StoreFailed; every level that ended
+    is in the store by then.
     """
+    _check(asked)
     recover(store)
     tell(Progress("probe", asked.urls[0]))
     target = probe(asked.urls, model=asked.model, api=asked.api, key_env=asked.key_env, headers=asked.headers,
@@ -91,6 +96,19 @@ def bench(asked: Bench, *, store: Store, tell: Tell) -> tuple[Trial, ...]:
         _stop_if_gone(trial, target.urls[0], store)
     tell(Progress("level", done=len(levels), total=len(levels), last=True))
     return tuple(trials)
+
+
+def _check(asked: Bench) -> None:
+    for url in asked.urls:
+        check_url(url)
+    check_bounds((
+        *(("--concurrency", users, 1, 10_000) for users in asked.concurrency),
+        *(("--rate", rate, 1e-6, 100_000) for rate in asked.rates),
+        ("--cv", asked.cv, 1e-3, 1000), ("--ramp", asked.ramp_s, 0, 30 * DAY_S),
+        ("--input-tokens", asked.input_tokens, 1, 10_000_000), ("--output-tokens", asked.output_tokens, 1, 10_000_000),
+        ("--requests", asked.requests, 1, 10_000_000), ("--seconds", asked.seconds, 1e-3, 30 * DAY_S),
+        ("--precision", asked.precision, 1e-6, 1), ("--repeats", asked.repeats, 1, 10_000),
+        ("--seed", asked.seed, -sys.maxsize, sys.maxsize), ("--timeout", asked.timeout_s, 1e-3, 30 * DAY_S)))
 
 
 def _stop_if_gone(trial: Trial, url: str, store: Store) -> None:

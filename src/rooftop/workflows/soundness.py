@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rooftop.domain.plan import Setting
 from rooftop.domain.study import Study
@@ -11,6 +11,8 @@ from rooftop.errors import BadInput
 MOST_LEVELS = 100_000
 DAY_S = 86_400.0
 LONGEST_WORD = 200
+
+Bound = tuple[str, float | None, float, float]
 
 
 def check_study(study: Study, where: str) -> None:
@@ -22,10 +24,19 @@ def check_study(study: Study, where: str) -> None:
         raise BadInput(what, where=where)
 
 
+def check_bounds(bounds: Iterable[Bound]) -> None:
+    """Refuse the first (name, value, least, most) whose value is outside, or no number at all; None is inside.
+
+    Raises BadInput.
+    """
+    for what in filter(None, (_outside(*bound) for bound in bounds)):
+        raise BadInput(what)
+
+
 def _numbers(study: Study) -> Iterator[str]:
     load, order = study.load, study.order
     yield from (text for users in load.concurrency if (text := _outside("load.concurrency", users, 1, 10_000)))
-    bounds: tuple[tuple[str, float | None, float, float], ...] = (
+    bounds: tuple[Bound, ...] = (
         ("load.input_tokens", load.input_tokens, 1, 10_000_000),
         ("load.output_tokens", load.output_tokens, 1, 10_000_000),
         ("load.shared_prefix_tokens", load.shared_prefix_tokens, 0, load.input_tokens),
