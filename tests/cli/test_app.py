@@ -15,7 +15,7 @@ import click
 import pytest
 
 from rooftop.cli import app
-from rooftop.errors import EngineDied, RooftopError
+from rooftop.errors import EngineDied, RooftopError, StoreFailed
 from rooftop.load.script import Script
 from rooftop.load.truth import Truth
 from rooftop.store import Store
@@ -182,7 +182,7 @@ def wait_until(holds: Callable[[], object], seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_a_study_cleanly(engine: Path, tmp_path: Path, number: signal.Signals) -> None:
     file = fakes.write_study(tmp_path, engine, tokens=16, stall_after=9)
     with started("study", file, "--json") as process:
@@ -223,6 +223,28 @@ def test_signals_end_a_bench_cleanly(number: signal.Signals) -> None:
     with Store.open("rooftop.sqlite", read_only=True) as store:
         (trial,) = store.trials()
     assert trial.unfinished
+
+
+@pytest.mark.parametrize("words", ["machine", "machine --json"])
+def test_a_reader_that_has_gone_and_a_full_disk_are_no_defects(words: str) -> None:
+    command = f"{sys.executable} -m rooftop {words}"
+    gone = subprocess.run(f"(sleep 0.1; {command}; echo $? >&2) | true", shell=True, capture_output=True, text=True,
+                          check=False)
+    assert gone.stderr.split() == ["141"]
+    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True, check=False)
+    assert full.returncode == StoreFailed.exit_code
+    assert "Traceback" not in full.stderr
+
+
+def test_the_matrix_is_shown_where_its_report_cannot_be_written(engine: Path, tmp_path: Path) -> None:
+    file = fakes.write_study(tmp_path, engine)
+    assert rooftop("study", file, "--report", "nowhere/r.html").code == 2
+    assert not Path("rooftop.sqlite").exists()
+    assert rooftop("study", file).code == 0
+    told = rooftop("report", "-o", "/dev/full")
+    assert (told.code, "All users together" in told.out) == (2, True)
+    scripts = rooftop("report", "-o", "/dev/full", "--json")
+    assert (scripts.code, scripts.json["error"]["kind"]) == (2, "BadInput")
 
 
 def test_the_exit_code_of_a_dead_server_is_documented() -> None:

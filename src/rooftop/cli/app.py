@@ -1,6 +1,7 @@
 """The commands of rooftop: words in, workflows called, nouns handed to the tables."""
 
 import contextlib
+import errno
 import signal
 import sys
 import traceback
@@ -12,12 +13,14 @@ from typing import Any, TypeVar, get_args
 import click
 
 from rooftop.domain.workload import Api
-from rooftop.errors import BadInput, ClaimBroken, Interrupted, LaunchFailed, RooftopError
+from rooftop.errors import BadInput, ClaimBroken, Interrupted, LaunchFailed, RooftopError, StoreFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 STORE = "rooftop.sqlite"
 REPORT = "rooftop-report.html"
+READER_GONE = 141
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Numbers(click.ParamType[tuple[float, ...]]):
@@ -268,18 +271,22 @@ def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
     from rooftop.workflows.matrix import matrix
 
     answer, trials = matrix(store, name)
-    if as_json:
+    refused = None
+    try:
         _write(report, page(answer, trials))
+    except BadInput as error:
+        refused = error
+    if refused is None or not as_json:
         show.show_matrix(answer, as_json)
-        return
-    show.show_matrix(answer)
-    _write(report, page(answer, trials))
-    show.show_path("report", report)
+    if refused is not None:
+        raise refused
+    if not as_json:
+        show.show_path("report", report)
 
 
 def _check_place(report: Path) -> None:
     """Refuse a place where no report can be, before minutes are spent on measuring."""
-    if report.is_dir() or not report.absolute().parent.is_dir():
+    if report.is_dir() or not report.parent.is_dir():
         raise BadInput("a report cannot be written there: " + ("it is a folder" if report.is_dir() else
                        "its folder is not there"), where=str(report), remedy="name a file in a folder that is there")
 
@@ -307,8 +314,14 @@ def _terminate(_: int, __: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; every error ends as one screen and its exit code."""
+    """Run the command line; every error ends as one screen and its exit code.
+
+    Where the reader of a pipe has gone (`rooftop report | head -1`), rich and click leave with 1, which here is a defect
+    of rooftop; a shell knows that end as 141.  A terminal that is gone (SIGHUP) ends a run as Ctrl-C does.
+    """
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _terminate)
     as_json = "--json" in sys.argv
     try:
         code = rooftop.main(prog_name="rooftop", standalone_mode=False)
@@ -321,8 +334,12 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_fail(Interrupted("stopped"), as_json))
+    except SystemExit as left:
+        sys.exit(READER_GONE if left.code == 1 else left.code)
     except RooftopError as error:
         sys.exit(_fail(error, as_json))
+    except OSError as error:
+        sys.exit(_fail(_full(error), as_json=False) if error.errno in FULL else _defect(error, as_json))
     except Exception as error:  # noqa: BLE001  # the one place: a defect ends as a message, not as a bare traceback
         sys.exit(_defect(error, as_json))
     sys.exit(code if isinstance(code, int) else 0)
@@ -333,6 +350,12 @@ def _fail(error: RooftopError, as_json: bool) -> int:
 
     show.show_error(error, as_json)
     return error.exit_code
+
+
+def _full(error: OSError) -> StoreFailed:
+    where = str(error.filename or "")
+    return StoreFailed(f"what should be written has no place: {error.strerror}", where=where,
+                       remedy="free space where the output goes; what was measured before is in the store")
 
 
 def _defect(error: Exception, as_json: bool) -> int:
