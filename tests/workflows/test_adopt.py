@@ -1,6 +1,8 @@
 """A deployment taken in, put into a study, and handed back with the plan that won."""
 
 import difflib
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting
 from rooftop.domain.study import Study
 from rooftop.errors import BadInput, NoLayout
-from rooftop.workflows.adopt import adopt, as_study, cautions, hand_over, refuses
+from rooftop.launchers.docker import Docker
+from rooftop.workflows.adopt import adopt, as_study, cautions, chosen, hand_over, launcher_of, refuses
 from tests.forms.cases import FACTS, FOLDER, SECRETS, text
+
 
 def taken(name: str) -> Deployment:
     return adopt(FOLDER / name)
@@ -98,14 +102,48 @@ def test_what_was_handed_over_is_the_plan(tmp_path: Path) -> None:
     for name, layout in (("vllm-flags.sh", Layout(tp=8, ep=8)), ("sglang-run.docker.sh", Layout(tp=8, ep=8)),
                          ("sglang-leader.k8s.yaml", Layout(tp=4, pp=2)), ("vllm-leader.k8s.yaml", Layout(tp=16))):
         deployment = taken(name)
-        plan = varied(deployment.plan, layout, new_flag="x y")
+        option = "json-model-override-args" if deployment.plan.engine == "sglang" else "new-flag"
+        plan = varied(deployment.plan, layout, **{option: "x y"})
         plan = replace(plan, environment=(*plan.environment, Setting("NCCL_ALGO", "Ring")))
         file = tmp_path / name
         file.write_text(hand_over(deployment, plan), encoding="utf-8")
         again = adopt(file)
         assert again.plan.layout == layout
-        assert again.plan.setting("new-flag") == "x y"
+        assert again.plan.setting(option) == "x y"
         assert Setting("NCCL_ALGO", "Ring") in again.environment
+
+
+def test_a_setup_of_the_study_is_handed_over() -> None:
+    deployment = taken("sglang.k8s.yaml")
+    more = '\n[[setup]]\ntitle = "more"\nlayout = { tp = 1, dp = 2 }\nsettings = { max-running-requests = 64 }\n'
+    study = codec.from_toml(Study, as_study(deployment) + more, where="study")
+    assert hand_over(deployment, chosen(deployment, study, "as deployed")) == deployment.text
+    assert difference(deployment, chosen(deployment, study, "more"))[1].endswith(
+        '"--host", "0.0.0.0", "--port", "30000", "--max-running-requests", "64", "--dp-size", "2"]')
+    with pytest.raises(BadInput, match="has no setup 'less'") as caught:
+        chosen(deployment, study, "less")
+    assert caught.value.remedy == "name one of: 'as deployed', 'more'"
+
+
+def test_it_runs_where_it_ran() -> None:
+    assert launcher_of(taken("vllm-flags.sh")).name == "local"
+    box = launcher_of(taken("vllm-docker.service"))
+    assert isinstance(box, Docker)
+    assert box.image == "vllm/vllm-openai:v0.10.2"
+    assert box.options[4:] == ("--volume", "/data/hf:/root/.cache/huggingface", "--env", "VLLM_API_KEY")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+@pytest.mark.parametrize("name", sorted(name for name in FACTS if name.endswith(".service")))
+def test_systemd_takes_a_unit_that_was_handed_back(name: str, tmp_path: Path) -> None:
+    """Only programs that are not on this machine may be complained about."""
+    deployment = taken(name)
+    (file := tmp_path / name).write_text(hand_over(deployment, replace(
+        deployment.plan, environment=(*deployment.plan.environment, Setting("LIST", "a b")))))
+    done = subprocess.run(("systemd-analyze", "verify", "--man=no", str(file)), capture_output=True, text=True,
+                          check=False, timeout=60)
+    wrong = [line for line in done.stderr.splitlines() if name in line]
+    assert all("is not executable" in line or "docker.service not found" in line for line in wrong), wrong
 
 
 def test_secrets_come_back_where_they_stood() -> None:

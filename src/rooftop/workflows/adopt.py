@@ -10,9 +10,12 @@ from pathlib import Path
 from rooftop import registry
 from rooftop.domain.engine import Engine, Refusal, Seat
 from rooftop.domain.form import Deployment, Form
+from rooftop.domain.launcher import Launcher
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting, SettingValue
+from rooftop.domain.study import Study
 from rooftop.errors import BadInput, NoLayout
+from rooftop.launchers.docker import Docker
 
 # Variables that describe the inside of a container and would break a program outside of it.
 _INSIDE = frozenset(("PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONPATH", "VIRTUAL_ENV"))
@@ -49,7 +52,8 @@ def hand_over(deployment: Deployment, plan: Plan) -> str:
     """The deployment's text with the plan's layout, settings and environment; all else as it stood, secrets too.
 
     Model, served name, host and port stay the deployment's own.  Raises BadInput for a plan of another engine or
-    model, or a change that this form cannot say; NoLayout where the engine refuses the plan.
+    model, or a change that this form cannot say; NoLayout where the engine refuses the plan (for another reason than it
+    would refuse the deployment as it stands: a fork may know options of its own).
     """
     old, engine = deployment.plan, _engine(deployment.plan)
     if plan.engine != old.engine:
@@ -57,7 +61,8 @@ def hand_over(deployment: Deployment, plan: Plan) -> str:
     if not _names(plan) & _names(old):
         raise BadInput(f"the plan serves {plan.model.name}, the deployment {old.model.name}",
                        remedy="choose a plan of the same model")
-    if refusal := engine.refuses(plan):
+    refusal = engine.refuses(plan)
+    if refusal is not None and refusal != engine.refuses(old):
         raise NoLayout(f"{refusal.rule}: {refusal.reason}", remedy=refusal.remedy)
     if not engine.routes_dp and (plan.layout or Layout()).dp > 1:
         raise BadInput(f"one {engine.name} server is one replica, the plan has dp {(plan.layout or Layout()).dp}",
@@ -71,6 +76,37 @@ def hand_over(deployment: Deployment, plan: Plan) -> str:
             return text
     raise BadInput(f"this {deployment.form} cannot be made to say {plan.layout}",
                    remedy="write the parallel sizes in it as plain numbers, then try again")
+
+
+def chosen(deployment: Deployment, study: Study, title: str) -> Plan:
+    """The plan of one setup of a study that `as_study` began: its layout, settings and environment.
+
+    Raises BadInput for a title that the study has not, or a study of another engine.
+    """
+    setup = next((one for one in study.setup if one.title == title), None)
+    if setup is None or study.engine != deployment.plan.engine:
+        titles = ", ".join(repr(one.title) for one in study.setup if one.title)
+        raise BadInput(f"the study {study.name} has no setup {title!r} for {deployment.plan.engine}",
+                       remedy=f"name one of: {titles}" if titles else "give its setups titles")
+    settings, environment = ({one.name: one for one in (*both[0], *both[1])} for both in (
+        (study.settings, setup.settings), (study.environment, setup.environment)))
+    silent = deployment.plan.layout is None and setup.layout == Layout()
+    return replace(deployment.plan, layout=None if silent else setup.layout, settings=tuple(settings.values()),
+                   environment=tuple(environment.values()), title=title)
+
+
+def launcher_of(deployment: Deployment) -> Launcher:
+    """The launcher that runs an engine where the deployment does: its image with its mounts, else this machine.
+
+    Secrets go into a container by name, with the values that they have where rooftop runs.
+    """
+    if not deployment.image:
+        local: Launcher = registry.load("launchers", "local")  # type: ignore[assignment]
+        return local
+    mounts = [word for one in deployment.mounts if one.source
+              for word in ("--volume", f"{Path(one.source).expanduser()}:{one.target}")]
+    secrets = [word for name in deployment.secrets if not name.startswith("--") for word in ("--env", name)]
+    return Docker(deployment.image, ("--gpus", "all", "--ipc", "host", *mounts, *secrets))
 
 
 def cautions(deployment: Deployment, plan: Plan) -> tuple[str, ...]:

@@ -1,0 +1,142 @@
+"""A server that another program keeps (a container, a unit): ended with rooftop, however rooftop ends.
+
+Its process tree is not rooftop's, so killing the client that started it ends nothing.  This module runs beside the
+client (`python -m rooftop.launchers._lifeline`), reads a pipe that only rooftop writes to, and watches its parent: when
+rooftop stops the server, exits, crashes or is killed, it runs the command that ends the server.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rooftop.errors import LaunchFailed
+from rooftop.launchers import _tree
+
+_PATIENCE_S = 20.0
+_LOOK_S = 0.5
+_TRIES = 5
+_OVER = b"over\n"
+
+
+class KeptProcess:
+    """One server by the client that waits for it; its exit code is the client's.
+
+    `end` is the command that ends the server, `inside` the one that tells the pid under which its processes are.
+    """
+
+    __slots__ = ("_client", "_end", "_grace_s", "_inside", "_lifeline")
+
+    def __init__(self, client: "subprocess.Popen[bytes]", end: Sequence[str], inside: Sequence[str],
+                 grace_s: float) -> None:
+        self._client = client
+        self._end = tuple(end)
+        self._inside = tuple(inside)
+        self._grace_s = grace_s
+        self._lifeline = subprocess.Popen((sys.executable, "-P", "-m", "rooftop.launchers._lifeline"),
+                                          stdin=subprocess.PIPE, start_new_session=True, stdout=subprocess.DEVNULL)
+        self._write(json.dumps({"client": client.pid, "end": self._end, "parent": os.getpid()}).encode() + b"\n")
+        threading.Thread(target=self._hear, daemon=True, name=f"client {client.pid}").start()
+
+    @property
+    def pid(self) -> int | None:
+        """The server's first process on this machine; None before it is there, and where it runs elsewhere."""
+        try:
+            told = subprocess.run(self._inside, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        word = told.stdout.strip().removeprefix("MainPID=")
+        return int(word) if told.returncode == 0 and word.isdigit() and int(word) > 1 else None
+
+    def poll(self) -> int | None:
+        """The exit code of the client, which is the server's; None while it runs."""
+        return self._client.poll()
+
+    def stop(self, *, wait: bool = True) -> None:
+        """End the server; with `wait`, until its client has seen it end.  Raises LaunchFailed where it will not."""
+        self._let_go()
+        if not wait:
+            return
+        try:
+            self._lifeline.wait(self._grace_s + 2 * _PATIENCE_S)
+            self._client.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired as error:
+            raise LaunchFailed(f"the server does not end: {shlex.join(self._end)} did nothing",
+                               remedy="run that command by hand and read what it says") from error
+
+    def listens(self, port: int) -> bool | None:
+        """Whether a process of the server holds the port; None where its processes cannot be seen from here."""
+        pid = self.pid
+        if pid is None or not os.access(f"/proc/{pid}/fd", os.R_OK):
+            return None
+        return _tree.listens(pid, port)
+
+    def _hear(self) -> None:
+        """Wait for the client; a server that ended by itself needs no ending."""
+        self._client.wait()
+        self._let_go()
+        self._lifeline.wait()
+
+    def _write(self, line: bytes) -> None:
+        if self._lifeline.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._lifeline.stdin.write(line)
+                self._lifeline.stdin.flush()
+
+    def _let_go(self) -> None:
+        if self._client.poll() is not None:
+            self._write(_OVER)
+        if self._lifeline.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._lifeline.stdin.close()
+
+
+def keep(client: Sequence[str], end: Sequence[str], inside: Sequence[str], log: Path, grace_s: float) -> KeptProcess:
+    """Start the client, its output appended to `log`.  Raises LaunchFailed where it cannot be started."""
+    try:
+        with log.open("ab") as output:
+            process = subprocess.Popen(tuple(client), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                       start_new_session=True)
+    except OSError as error:
+        raise LaunchFailed(f"cannot start a server: {error}", where=str(log),
+                           remedy=f"{client[0]} must be on the path") from error
+    return KeptProcess(process, end, inside, grace_s)
+
+
+def main() -> int:
+    """Read the order, wait for rooftop's end, end the server: again while its client runs, then the client too."""
+    order = json.loads(sys.stdin.buffer.readline())
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.getppid() == order["parent"]:
+        ready, _, _ = select.select([0], [], [], _LOOK_S)
+        if ready:
+            if os.read(0, 4096).startswith(_OVER):
+                return 0
+            break
+    for _ in range(_TRIES):
+        subprocess.run(order["end"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                       check=False)
+        if not _lives(order["client"]):
+            return 0
+        time.sleep(_LOOK_S)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(order["client"], signal.SIGKILL)
+    return 0
+
+
+def _lives(pid: int) -> bool:
+    fields = _tree.stat(pid)
+    return fields is not None and fields[0] not in ("Z", "X")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
