@@ -15,6 +15,7 @@ from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Setting
 from rooftop.errors import BadInput, DoesNotFit, NoLayout, RooftopError
 from rooftop.workflows.plan import plan
+from rooftop.workflows.speed import Aim
 
 CONFIGS = Path(__file__).parent.parent / "cases" / "configs"
 KIMI = str(CONFIGS / "Kimi-K2.6")
@@ -138,3 +139,42 @@ def test_planning_takes_no_engine_and_no_server() -> None:
             "print([name for name in ('httptools', 'numpy', 'rich', 'asyncio') if name in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "rich" not in done.stdout
+
+
+def test_speed_is_predicted_for_every_option(proposal: Proposal) -> None:
+    for option in proposal.options:
+        assert option.one is not None
+        assert option.many is not None
+        assert option.one.interval is not None
+        assert 0 < option.one.interval.low < option.one.value < option.one.interval.high
+        assert 0 < option.one.share <= 1
+        assert option.one.constants
+        assert option.within is None
+
+
+def test_goals_order_the_options() -> None:
+    def planned(aim: Aim) -> Proposal:
+        return plan(KIMI, BOX, input_tokens=60, output_tokens=1575, aim=aim)
+    one = [option.one.value for option in planned(Aim("one")).options if option.one]
+    assert one == sorted(one, reverse=True)
+    many = [option.many.value / option.fit.layout.ranks for option in planned(Aim("many")).options if option.many]
+    assert many == sorted(many, reverse=True)
+    strict, loose = (planned(Aim("slo", tpot_ms=limit)).options for limit in (30, 200))
+    within = [option.within for option in strict]
+    assert within == sorted(within, key=lambda count: -(count or 0))
+    assert (strict[0].within or 0) < (loose[0].within or 0)
+    assert all((option.within or 0) <= option.fit.users for option in loose)
+
+
+@pytest.mark.parametrize("bad", [{"goal": "fast"}, {"goal": "slo"}])
+def test_a_goal_that_means_nothing_is_refused(bad: dict[str, str]) -> None:
+    with pytest.raises(BadInput, match="goal"):
+        Aim(**bad)
+
+
+def test_settings_that_move_the_speed_are_told(proposal: Proposal) -> None:
+    found = plan(KIMI, BOX, input_tokens=60, output_tokens=1575, aim=Aim("one"))
+    direct = next(one for one in found.gains if "PCIE_IPC" in one.remedy)
+    assert "for one user" in direct.gain
+    assert not any("PCIE_IPC" in one.remedy for one in plan(KIMI, "8x H200 SXM", input_tokens=60,
+                                                              output_tokens=1575, aim=Aim("one")).gains)

@@ -254,15 +254,20 @@ def machine(name: str, record: Path | None, as_json: bool) -> None:
 @click.option("--input-tokens", type=POSITIVE, default=1024, show_default=True, help="Prompt length of a user.")
 @click.option("--output-tokens", type=POSITIVE, default=1024, show_default=True, help="Reply length of a user.")
 @click.option("--gpus", type=POSITIVE, help="GPUs to use (default: all of the machine).")
+@click.option("--goal", default="users", show_default=True, help="Best first: users, one (user), many, slo.")
+@click.option("--ttft-ms", type=POSITIVE, help="Longest mean time to the first token.")
+@click.option("--tpot-ms", type=POSITIVE, help="Longest mean time between tokens.")
 @click.option("--rows", type=POSITIVE, default=12, show_default=True, help="Layouts to show.")
 @_json_option
 def plan_command(model_path: str, machine_name: str | None, engines: tuple[str, ...], rows: int, as_json: bool,
-                 **lengths: Any) -> None:
+                 **asked: Any) -> None:
     """Show which layouts of MODEL fit on a machine, for how many users, and why the others are refused."""
     from rooftop.cli.show_plan import show_plan
     from rooftop.workflows.plan import plan as propose
+    from rooftop.workflows.speed import Aim
 
-    show_plan(propose(model_path, machine_name, engines=engines, **lengths), as_json, rows=rows)
+    aim = Aim(asked.pop("goal"), asked.pop("ttft_ms"), asked.pop("tpot_ms"))
+    show_plan(propose(model_path, machine_name, engines=engines, aim=aim, **asked), as_json, rows=rows)
 
 
 def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:

@@ -48,6 +48,11 @@ def plan_parts(proposal: Proposal, rows: int = ROWS) -> Iterator["RenderableType
     if len(proposal.options) > rows:
         yield Text(f"{len(proposal.options) - rows} more fit: --json has all", "dim")
     first = proposal.options[0]
+    if first.one is not None:
+        yield Text("\nSpeed", "bold")
+        yield _speeds(proposal.options[:rows])
+    for gain in proposal.gains:
+        yield Text(f"{gain.remedy}: {gain.gain}; {gain.claim}", "green")
     yield Text(f"\nMemory of one GPU: {first.plan.engine}, {first.fit.layout}", "bold")
     yield _memory(first.fit)
     for note in first.fit.notes:
@@ -71,9 +76,9 @@ def _options(options: Sequence[Option]) -> "RenderableType":
     table = _table("engine", "layout", "users", "up to", "KV tokens", "weights", "cache", "left")
     for option in options:
         fit, stage = option.fit, option.fit.fullest
-        limited = "" if fit.bound == "KV cache" else "*"
+        ended = "" if fit.bound == "KV cache" else "*"
         pools = f"{fit.pools} x " if fit.pools > 1 else ""
-        table.add_row(fit.engine, str(fit.layout), f"{fit.users}{limited}",
+        table.add_row(fit.engine, str(fit.layout), f"{fit.users}{ended}",
                       str(fit.raised_users) if fit.raised_users > fit.users else "", f"{pools}{count(fit.kv_tokens)}",
                       _gib(stage.bytes_of("weights")), _gib(stage.bytes_of("kv cache") + stage.bytes_of("states")),
                       _gib(fit.left_bytes))
@@ -82,6 +87,24 @@ def _options(options: Sequence[Option]) -> "RenderableType":
     if any(option.fit.raised_users > option.fit.users for option in options):
         about.append("up to: with the engine's share of memory raised as far as the estimates allow")
     table.caption, table.caption_justify = "; ".join(about), "left"
+    return table
+
+
+def _speeds(options: Sequence[Option]) -> "RenderableType":
+    """Predicted tokens/s of one user and of all that fit, what bounds the one, and the users within the objective."""
+    limited = any(option.within is not None for option in options)
+    table = _table("engine", "layout", "1 user", "80 % interval", "all users", "bound", "of limit",
+                   *(("in SLO",) if limited else ()))
+    for option in options:
+        one, many, within = option.one, option.many, option.within
+        if one is not None and many is not None:
+            span = one.interval
+            table.add_row(option.fit.engine, str(option.fit.layout), units.number(one.value),
+                          f"{units.number(span.low)} to {units.number(span.high)}" if span else "",
+                          units.number(many.value), one.bound, units.share(one.share),
+                          *((str(within),) if limited else ()))
+    table.caption = "tok/s, predicted; of all users by a queueing bound"
+    table.caption_justify = "left"
     return table
 
 

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooftop.domain.engine import Command, Refusal
+from rooftop.domain.finding import Finding
 from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Machine
 from rooftop.domain.plan import Plan, Setting
+from rooftop.domain.stepcost import Prediction
 
 Purpose = Literal["weights", "kv cache", "states", "activations", "graphs", "runtime", "system"]
 Basis = Literal["counted", "rule", "estimate"]
@@ -105,11 +107,18 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One deployment that fits: its plan, its memory, and the command that starts it (of one replica)."""
+    """One deployment that fits: its plan, its memory, and the command that starts it (of one replica).
+
+    one: tokens/s of one user.  many: output tokens/s of all users that fit.  Both None where the GPU has no data sheet.
+    within: users that stay within the asked TTFT and TPOT, None where none was asked.
+    """
 
     plan: Plan
     fit: Fit
     command: Command
+    one: Prediction | None = None
+    many: Prediction | None = None
+    within: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What `rooftop plan` answers: deployments that fit, those that hold most users first, and what is refused."""
+    """What `rooftop plan` answers: deployments that fit, the best for the goal first, and what is refused.
+
+    gains: settings that would move the first option's speed, with the predicted gain.
+    """
 
     model: str
     machine: Machine
@@ -132,3 +144,4 @@ class Proposal:
     options: tuple[Option, ...]
     refused: tuple[Refused, ...]
     notes: tuple[str, ...] = ()
+    gains: tuple[Finding, ...] = ()

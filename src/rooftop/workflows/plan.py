@@ -19,6 +19,7 @@ from rooftop.perfmodel.layouts import Layouts, candidates, nearest, sort_out
 from rooftop.workflows.fetch import find
 from rooftop.workflows.look import look_at_model
 from rooftop.workflows.look_machine import look_at_machine
+from rooftop.workflows.speed import USERS, Aim, ranked, settings_worth, with_speed
 
 GPU_ENGINES, GGUF_ENGINES = ("sglang", "vllm"), ("llamacpp",)
 PORT = 8000
@@ -26,11 +27,13 @@ MOST_SLOTS = 256
 
 
 def plan(model: str, machine: str | None = None, *, engines: Sequence[str] = (), input_tokens: int = 1024,
-         output_tokens: int = 1024, gpus: int | None = None, settings: Sequence[Setting] = ()) -> Proposal:
-    """All layouts of a model on a machine: those that fit, most users first, and those that a rule or memory refuses.
+         output_tokens: int = 1024, gpus: int | None = None, settings: Sequence[Setting] = (),
+         aim: Aim = USERS) -> Proposal:
+    """All layouts of a model on a machine: those that fit, best first, and those that a rule or memory refuses.
 
     model: a catalog's name, a folder, a config.json or a GGUF file; machine: as `look_at_machine` takes it, None = this
-    one; engines: () = those that read such a model; gpus: use only so many; settings: flags for every engine asked.
+    one; engines: () = those that read such a model; gpus: use only so many; settings: flags for every engine asked;
+    aim: what is best (default: most users).
     Where only a flag stands between a layout and its fit (the engine's share of memory, the longest context, an fp8
     cache), the option carries that flag and a note says so.
     Raises BadInput for what is not there or contradicts itself, DoesNotFit where no layout fits, naming the nearest
@@ -61,9 +64,10 @@ def plan(model: str, machine: str | None = None, *, engines: Sequence[str] = (),
         refused += _grouped(name, found, [one for _, one in fits])
     if not options:
         raise _nothing(architecture, place, unfit, refused)
-    options.sort(key=lambda option: (-option.fit.users, -option.fit.kv_tokens * option.fit.pools))
+    options = ranked([with_speed(option, architecture, input_tokens, output_tokens, aim) for option in options], aim)
     return Proposal(architecture.name, place, input_tokens, output_tokens, tuple(options), tuple(refused),
-                    (*architecture.notes, *_about_nodes(place)))
+                    (*architecture.notes, *_about_nodes(place)),
+                    settings_worth(options[0], architecture, input_tokens, output_tokens))
 
 
 def _about_nodes(machine: Machine) -> Iterator[str]:
