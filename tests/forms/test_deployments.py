@@ -1,6 +1,7 @@
 """Public deployments, in neutral words: what they mean, the same text back, one change one difference."""
 
 import difflib
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from rooftop.domain.form import Deployment
 from rooftop.domain.plan import Setting, SettingValue
-from rooftop.errors import BadInput
+from rooftop.errors import BadInput, MissingPart
 from tests.forms.cases import FACTS, FOLDER, FORMS, SECRETS, form, text
 
 CASES = sorted(FACTS)
@@ -135,3 +136,9 @@ def test_one_of_several_is_named() -> None:
     written = FORMS["command"].write(changed(other, {"max-num-seqs": 8}))
     assert difference(both, written) == ["-vllm serve /models/other --port 9004",
                                          "+vllm serve /models/other --port 9004 --max-num-seqs 8"]
+
+
+def test_yaml_needs_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingPart, match="needs PyYAML"):
+        FORMS["compose"].read(text("vllm.compose.yaml"))

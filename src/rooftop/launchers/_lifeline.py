@@ -41,9 +41,9 @@ class KeptProcess:
         self._end = tuple(end)
         self._inside = tuple(inside)
         self._grace_s = grace_s
-        self._lifeline = subprocess.Popen((sys.executable, "-P", "-m", "rooftop.launchers._lifeline"),
+        order = json.dumps({"client": client.pid, "end": self._end, "parent": os.getpid()})
+        self._lifeline = subprocess.Popen((sys.executable, "-P", "-m", "rooftop.launchers._lifeline", order),
                                           stdin=subprocess.PIPE, start_new_session=True, stdout=subprocess.DEVNULL)
-        self._write(json.dumps({"client": client.pid, "end": self._end, "parent": os.getpid()}).encode() + b"\n")
         threading.Thread(target=self._hear, daemon=True, name=f"client {client.pid}").start()
 
     @property
@@ -85,18 +85,12 @@ class KeptProcess:
         self._let_go()
         self._lifeline.wait()
 
-    def _write(self, line: bytes) -> None:
-        if self._lifeline.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._lifeline.stdin.write(line)
-                self._lifeline.stdin.flush()
-
     def _let_go(self) -> None:
-        if self._client.poll() is not None:
-            self._write(_OVER)
+        """Close the pipe, and say so first where there is nothing left to end."""
         if self._lifeline.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._lifeline.stdin.close()
+            with contextlib.suppress(OSError, ValueError), self._lifeline.stdin as lifeline:
+                if self._client.poll() is not None:
+                    lifeline.write(_OVER)
 
 
 def keep(client: Sequence[str], end: Sequence[str], inside: Sequence[str], log: Path, grace_s: float) -> KeptProcess:
@@ -112,16 +106,17 @@ def keep(client: Sequence[str], end: Sequence[str], inside: Sequence[str], log: 
 
 
 def main() -> int:
-    """Read the order, wait for rooftop's end, end the server: again while its client runs, then the client too."""
-    order = json.loads(sys.stdin.buffer.readline())
+    """Wait for rooftop's end, then end the server: again while its client runs, then the client too."""
+    order, rest = json.loads(sys.argv[1]), b""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    while os.getppid() == order["parent"]:
+    while not rest and os.getppid() == order["parent"]:
         ready, _, _ = select.select([0], [], [], _LOOK_S)
         if ready:
-            if os.read(0, 4096).startswith(_OVER):
-                return 0
+            rest = os.read(0, 4096)
             break
+    if rest.startswith(_OVER):
+        return 0
     for _ in range(_TRIES):
         subprocess.run(order["end"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                        check=False)
