@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -217,3 +218,17 @@ def test_prompts_for_a_length_of_time(users: int, seconds: float, tokens: int) -
 def test_prompts_for_a_rate() -> None:
     load = Workload(Arrivals("poisson", 0, 10.0), 8, 8, stop=Stop(seconds=10.0), warmup=3)
     assert prompt_count(load) == 120 + 16 + 3
+
+
+def test_a_server_is_asked_nothing_once_the_user_has_stopped(server: Truth, store: Store,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = levels.measure
+
+    def stopped(*given: Any, **named: Any) -> levels.Level:
+        return replace(whole(*given, **named), fault=levels.STOPPED)
+
+    monkeypatch.setattr(levels, "measure", stopped)
+    trial = measured(server, store, Seen(claims=lambda: pytest.fail("it hangs, perhaps"),
+                                         death=lambda: pytest.fail("nor this")))
+    assert (trial.fault, trial.claims) == (levels.STOPPED, launch().claims)
+    assert list(store.trials()) == [trial]

@@ -60,7 +60,8 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
 
     Bytes and stamps are spooled beside the store while it runs; the spool goes once the trial is stored, and stays if
     storing fails.  A level that fails is a Trial with a fault, not an exception; one that the server cannot be asked
-    for (BadInput, ServerRefused, ServerUnreachable) has not begun, and nothing is stored.  Raises StoreFailed too.
+    for (BadInput, ServerRefused, ServerUnreachable) has not begun, and nothing is stored.  One that was stopped keeps
+    the claims of its start: people press Ctrl-C because a server hangs, and it would not answer.  Raises StoreFailed.
     """
     seen = seen or Seen()
     head = new_head(workload, slot)
@@ -74,7 +75,8 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
         trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
         failed = trial.fault is not None or not all(reply.ok for reply in trial.replies)
         death = seen.death() if failed and not trial.unfinished else None
-        trial = replace(trial, claims=seen.claims(), fault=death or trial.fault)
+        claims = seen.claims() if not trial.unfinished else slot.launch.claims if slot.launch else ()
+        trial = replace(trial, claims=claims, fault=death or trial.fault)
         store.add_trial(trial, spool=spool)
     shutil.rmtree(spool, ignore_errors=True)
     return trial
