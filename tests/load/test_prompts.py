@@ -10,6 +10,7 @@ import pytest
 
 from rooftop.domain.workload import Workload
 from rooftop.errors import BadInput, MissingPart, ServerRefused
+from rooftop.load.contents import single_words
 from rooftop.load.job import Prompt, Target
 from rooftop.load.prompts import iterate_prompts, make_prompts
 from rooftop.load.target import probe
@@ -24,6 +25,7 @@ TRIPLE = frozenset(WORDS[1::7])
 def made(tiny: Tiny, workload: Workload, count: int = 20, *, salt: str = "",
          tokenizer: str = "") -> tuple[list[Any], tuple[Prompt, ...], tuple[str, ...]]:
     """Bodies, prompts and notes from a probe of `tiny`; the server goes on to count in `length`."""
+    single_words.cache_clear()  # another test's server may have had this port
     with serving(tiny):
         target = probe([tiny.url], api=workload.api)
         prompts, notes = make_prompts(target, workload, count, tokenizer=tokenizer, seed_salt=salt)
