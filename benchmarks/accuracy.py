@@ -24,6 +24,8 @@ from scoring import Scored, adapted, score, table
 from rooftop.catalog import ledger as catalog
 
 METRICS = {"output_tok_s": "tok/s", "tpot_ms_mean": "TPOT", "itl_ms_mean": "ITL", "ttft_ms_mean": "TTFT"}
+OUTSIDE = ("speculative decoding", "no configuration", "GPU ", "engine ")
+"""Refusals for what lies outside the score: speculative decoding, unknown models, GPUs and engines."""
 
 
 def order(scored: list[Scored], verbose: bool) -> None:
@@ -96,7 +98,10 @@ def main() -> None:
         for one in sorted(scored, key=lambda one: (one.row.kind, one.row.source, one.row.title)):
             print(f"{one.row.kind[:6]:6s} {one.row.metric:5s} {one.row.value:9.2f} {one.predicted:9.2f} "
                   f"{one.error:+6.2f} {one.bound:12s} {one.row.title}")
-    print(f"{total['rows']} rows, {len(rows)} answered, {sum(refused.values())} refused")
+    outside = sum(count for why, count in refused.items() if why.startswith(OUTSIDE))
+    inside = total["rows"] - outside
+    print(f"{total['rows']} rows, {len(rows)} answered, {sum(refused.values())} refused; of the {inside} with a "
+          f"configuration, a known GPU and supported settings {len(rows) / max(1, inside):.1%} are answered")
     for why, count in refused.most_common():
         print(f"{count:6d} {why}")
     table(scored, ledger)

@@ -18,10 +18,11 @@ from rooftop.perfmodel.predict import spread_kind
 
 OWN = Path(__file__).parent.parent / "tests" / "cases" / "configs"
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "llama.cpp": "llamacpp"}
-SAME = {"h100": "H100 SXM", "h200": "H200 SXM", "h800": "H100 SXM", "h20": "", "a100": "A100 80GB SXM",
-        "rtx pro 6000 blackwell": "RTX PRO 6000 Blackwell Workstation", "b200": "B200 SXM", "b300": "B300 SXM",
-        "gb10 (dgx spark)": "GB10", "rtx pro 6000": "RTX PRO 6000 Blackwell Workstation"}
-"""GPUs as people write them where the catalog has them under a longer name; H800 is an H100 for decoding."""
+SAME = {"h100": "H100 SXM", "h200": "H200 SXM", "h800": "H100 SXM", "a100": "A100 80GB SXM", "b200": "B200 SXM",
+        "b300": "B300 SXM", "mi350x": "MI355X", "gb10": "GB10", "dgxspark": "GB10", "rtx3090": "RTX 3090",
+        "rtx4090": "RTX 4090", "rtx5090": "RTX 5090", "rtxpro6000": "RTX PRO 6000 Blackwell Workstation"}
+"""GPUs whose names begin so and that the catalog has under a longer or a near name (H800, MI350X: for decoding)."""
+NODE_GPUS = 8
 LINEAR = ("attention", "mlp", "experts", "shared_experts", "linear", "indexer")
 SPECULATES = re.compile(r"speculative|\bmtp\b|mtp\d|eagle|dflash|dspark|\bspec\b|nextn|medusa", re.I)
 PLAIN = re.compile(r"no[ -]mtp|mtp\s?0\b|mtp off", re.I)
@@ -141,6 +142,8 @@ def wanted(quant: str) -> NumberFormat | None:
         return MXFP4
     if "int4" in text or "awq" in text or "gptq" in text or "w4a16" in text:
         return int_groups(4, 128)
+    if "int8" in text or "w8a8" in text:
+        return NumberFormat("int8", 8, 1, 0, 4)
     if "fp8" in text:
         return fp8_blocks(128, 128)
     if "bf16" in text or "fp16" in text:
@@ -179,7 +182,7 @@ def read_row(fields: dict[str, str], metric: str, shapes: Shapes) -> Row:
         raise Refused(f"engine {fields['engine'] or 'not stated'}")
     machine, layout = _place(fields)
     architecture = shapes.find(fields["model"], fields["quant"])
-    _legal(layout, architecture)
+    layout = replace(layout, ep=1) if architecture.experts is None else layout
     settings, environment, slots = _settings(fields)
     users = _whole(fields["concurrency"])
     if users is None:
@@ -212,7 +215,12 @@ def source_of(url: str) -> str:
 
 def _place(fields: dict[str, str]) -> tuple[Machine, Layout]:
     name = fields["hardware"].strip()
-    sheet = gpus.find(SAME.get(name.lower(), name))
+    bare = re.sub(r"\(.*?\)", "", name).strip()
+    short = re.sub(r"[^a-z0-9]|nvidia|geforce|amd|instinct", "", bare.lower())
+    sheet = gpus.find(name) or gpus.find(bare)
+    if sheet is None:
+        near = next((full for key, full in SAME.items() if short.startswith(key) and "excerpt" not in name), "")
+        sheet = gpus.find(near) if near and " or " not in name and "class" not in name else None
     if sheet is None:
         raise Refused(f"GPU {name}")
     degrees = {key: _whole(fields[key]) for key in ("tp", "pp", "ep", "dp")}
@@ -233,7 +241,8 @@ def _place(fields: dict[str, str]) -> tuple[Machine, Layout]:
     if layout.ranks != count:
         raise Refused(f"layout of {layout.ranks} ranks on {count} GPUs")
     network = re.search(r"RoCE|inter-node|Ethernet|InfiniBand|QSFP", fields["interconnect"], re.I)
-    nodes = 1 if not network else count if sheet.name == "GB10" else max(1, count // 8)
+    racks = sheet.name in ("GB200", "GB300")
+    nodes = count if network and sheet.name == "GB10" else 1 if racks else -(-count // NODE_GPUS)
     try:
         machine = assumed(sheet, count // nodes, nodes)
         bridged = sheet.fabric == "bridge" and re.search(r"NVLink", fields["interconnect"]) and not re.search(
@@ -244,11 +253,6 @@ def _place(fields: dict[str, str]) -> tuple[Machine, Layout]:
         return machine, layout
     except BadInput as error:
         raise Refused(f"machine: {error}"[:60]) from error
-
-
-def _legal(layout: Layout, architecture: Architecture) -> None:
-    if layout.ep > 1 and architecture.experts is None:
-        raise Refused("expert parallelism without experts")
 
 
 def _settings(fields: dict[str, str]) -> tuple[tuple[Setting, ...], tuple[Setting, ...], int | None]:
