@@ -15,7 +15,8 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 8
 MAX_DEPTH = 2
 # A command's parameters are its flags: click hands each of them over by name.
-COMMANDS = "cli/app.py"
+COMMANDS = ("cli/app.py", "cli/reading.py")
+TOP = "cli/app.py"
 FORBIDDEN_WORDS = ("Manager", "Handler", "Helper", "Factory", "Mixin", "Impl", "utils", "common", "misc")
 
 
@@ -40,7 +41,7 @@ def test_functions_are_small(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= MAX_FUNCTION_LINES, f"{node.name} has {length} lines"
-            if name(path) != COMMANDS:
+            if name(path) not in COMMANDS:
                 count = sum(map(len, (node.args.posonlyargs, node.args.args, node.args.kwonlyargs)))
                 count -= any(arg.arg in ("self", "cls") for arg in node.args.args[:1])
                 assert count <= MAX_PARAMETERS, f"{node.name} has {count} parameters"
@@ -67,7 +68,7 @@ def test_no_inheritance_but_protocol_enum_exception(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_only_the_top_catches_everything(path: Path) -> None:
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.ExceptHandler) and name(path) != COMMANDS:
+        if isinstance(node, ast.ExceptHandler) and name(path) != TOP:
             caught = ast.unparse(node.type) if node.type else "everything"
             assert caught not in ("Exception", "BaseException", "everything")
 
@@ -88,8 +89,9 @@ def test_importing_rooftop_imports_nothing_else() -> None:
 
 
 def test_import_floors() -> None:
-    done = subprocess.run([sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
-                          capture_output=True, text=True, check=False, cwd=SOURCE.parent.parent)
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          cwd=SOURCE.parent.parent)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
@@ -109,7 +111,7 @@ def test_no_import_cycles_inside_or_between_rooms() -> None:
         visit(path, ())
 
 
-@pytest.mark.parametrize("room", ["engines", "launchers", "hardware", "formats", "diagnose"])
+@pytest.mark.parametrize("room", ["engines", "launchers", "hardware", "forms", "formats", "diagnose"])
 def test_plug_ins_do_not_know_each_other(room: str) -> None:
     plug_ins = [path for path in FILES if path.parent.name == room and not path.stem.startswith("_")]
     for path in plug_ins:

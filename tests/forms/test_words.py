@@ -3,7 +3,7 @@
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rooftop.errors import BadInput
@@ -73,13 +73,14 @@ def test_variables(text: str, wanted: str | None) -> None:
 
 @pytest.mark.parametrize("style", ["shell", "systemd"])
 @pytest.mark.parametrize("like", ["a", "'a'", '"a"', "--x='a'", '--x="a"', "--x=a"])
+@example(value="%%")
 @given(value=LINE)
 def test_a_value_is_spelled_as_it_is_read(style: str, like: str, value: str) -> None:
     ((word,),) = commands(whole(like), style)
     told = f"--x={value}" if "=" in like else value
     ((again,),) = commands(whole(spell(told, word)), style)
     unescaped = again.value.replace("%%", "%").replace("$$", "$") if style == "systemd" else again.value
-    assert unescaped == told.replace("%%", "%").replace("$$", "$") if style == "systemd" else unescaped == told
+    assert unescaped == told
 
 
 def test_a_plain_yaml_scalar_does_not_hold_everything() -> None:

@@ -298,7 +298,7 @@ def test_a_folder_without_a_level_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_server_that_closes_after_each_answer_answers_all(server: Truth, tmp_path: Path) -> None:
-    """llama-server closes kept connections without a word: a request goes again on a new one, not on the next dead one."""
+    """llama-server closes kept connections without a word: a request goes again on a new one, not on a dead one."""
     level = measure(job(server.url, closed(64, users=8), tmp_path),
                     prompts(64, close=True, announce=False, ttft_s=0.01))
     assert [reply.error for reply in level.replies] == [None] * 64

@@ -12,55 +12,26 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from rooftop.cli.options import POSITIVE, SECONDS, Numbers, check_place, json_option, store_option, write
+from rooftop.cli.reading import adopt, machine, model, plan_command, verify
 from rooftop.domain.workload import Api
-from rooftop.errors import BadInput, ClaimBroken, Interrupted, LaunchFailed, RooftopError, StoreFailed
+from rooftop.errors import BadInput, Interrupted, RooftopError, StoreFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STORE = "rooftop.sqlite"
 REPORT = "rooftop-report.html"
 READER_GONE = 141
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
-class Numbers(click.ParamType[tuple[float, ...]]):
-    """A list of numbers with commas between them: `1,4,8`."""
-
-    name = "N,N,..."
-
-    def __init__(self, kind: type[int] | type[float]) -> None:
-        self._kind = kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Positive numbers, in the order given."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = tuple(self._kind(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of numbers like 1,4,8", param, ctx)
-        if any(number <= 0 for number in numbers):
-            self.fail(f"{value!r}: each number must be above 0", param, ctx)
-        return numbers
-
-
-POSITIVE = click.IntRange(min=1)
-SECONDS = click.FloatRange(min=0, min_open=True)
-
-
-def _store_option(command: F) -> F:
-    return click.option("--store", type=click.Path(dir_okay=False, path_type=Path), default=STORE, show_default=True,
-                        help="The SQLite file that keeps every launch and trial.")(command)
-
-
-def _json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout instead of tables.")(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="rooftop")
 def rooftop() -> None:
     """Which parallel layout serves this LLM fastest here, and how do we know?"""
+
+
+for command in (verify, model, machine, plan_command, adopt):
+    rooftop.add_command(command)
 
 
 @rooftop.command()
@@ -92,8 +63,8 @@ def rooftop() -> None:
               help="Seconds of silence after which a stream counts as stalled.")
 @click.option("--self-test", is_flag=True, help="Measure this client against a server with known timings, then stop.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report here.")
-@_store_option
-@_json_option
+@store_option
+@json_option
 def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_test: bool, report: Path | None,
           store: Path, as_json: bool, **options: Any) -> None:
     """Measure the OpenAI-compatible server at URL (several URLs: replicas of one)."""
@@ -112,7 +83,7 @@ def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_
         if not urls:
             raise BadInput("no URL given", remedy="for example: rooftop bench http://127.0.0.1:8000")
         if report:
-            _check_place(report)
+            check_place(report)
         asked = workflow.Bench(urls=urls, headers=_headers(headers), verify_tls=not insecure, **options)
         with Store.open(store) as opened:
             trials = workflow.bench(asked, store=opened, tell=tell)
@@ -121,7 +92,7 @@ def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_
     if report:
         from rooftop.report.page import bench_page
 
-        _write(report, bench_page(trials, measurements))
+        write(report, bench_page(trials, measurements))
 
 
 @rooftop.command()
@@ -130,8 +101,8 @@ def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_
 @click.option("--retry-failed", is_flag=True, help="Try setups again that did not start before.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), default=REPORT, show_default=True,
               help="Where the HTML report goes.")
-@_store_option
-@_json_option
+@store_option
+@json_option
 def study(file: str, dry_run: bool, retry_failed: bool, report: Path, store: Path, as_json: bool) -> None:
     """Launch, verify and measure each setup of the study FILE (or of a study that rooftop brings along).
 
@@ -150,7 +121,7 @@ def study(file: str, dry_run: bool, retry_failed: bool, report: Path, store: Pat
             known = stack.enter_context(Store.open(store, read_only=True)) if store.exists() else None
             show.show_dry_run(rehearse(asked, engine_of(asked), known), as_json)
         return
-    _check_place(report)
+    check_place(report)
     with Store.open(store) as opened:
         with listening(as_json) as tell:
             run_study(asked, store=opened, tell=tell, retry_failed=retry_failed)
@@ -161,8 +132,8 @@ def study(file: str, dry_run: bool, retry_failed: bool, report: Path, store: Pat
 @click.argument("name", metavar="[STUDY]", default="")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=REPORT, show_default=True,
               help="Where the HTML report goes.")
-@_store_option
-@_json_option
+@store_option
+@json_option
 def report_command(name: str, output: Path, store: Path, as_json: bool) -> None:
     """Show what the store holds of STUDY (default: the latest) and write its report anew."""
     from rooftop.store import Store
@@ -175,7 +146,7 @@ def report_command(name: str, output: Path, store: Path, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--from", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Use this already downloaded file instead of the network.")
-@_json_option
+@json_option
 def fetch(name: str, source: Path | None, as_json: bool) -> None:
     """Get the weights of a catalog model, checked by SHA-256."""
     from rooftop.cli import show
@@ -187,89 +158,6 @@ def fetch(name: str, source: Path | None, as_json: bool) -> None:
     show.show_path("weights", path, as_json)
 
 
-@rooftop.command()
-@click.option("--log", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An engine's log.")
-@click.option("--url", help="A running server.")
-@click.option("--plan", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="What was asked, a Plan in TOML or JSON (default: what the engine says it was asked).")
-@click.option("--engine", default="", help="The engine it is of (default: the one that finds the most in it).")
-@click.option("--facts", is_flag=True, help="Only the facts, without claims.")
-@_json_option
-def verify(log: Path | None, url: str | None, plan: Path | None, engine: str, facts: bool, as_json: bool) -> None:
-    """Hold what an engine says of itself, in a log or at a URL, against what was asked.
-
-    Exit code 4 where a claim is broken, 6 where the log says that the engine failed.
-    """
-    from rooftop.cli.show_audit import show_audit
-    from rooftop.domain.vocabulary import stops
-    from rooftop.workflows.audit import audit_log, audit_server, read_plan
-
-    if (log is None) == (url is None):
-        raise BadInput("name either a log or a URL", remedy="rooftop verify --log FILE, or --url URL")
-    asked = read_plan(plan) if plan else None
-    if log is not None:
-        audit = audit_log(log, engine=engine, plan=asked)
-    else:
-        audit = audit_server(url or "", engine=engine, plan=asked)
-    show_audit(audit, only_facts=facts, as_json=as_json)
-    if audit.broken and not facts:
-        sys.exit(ClaimBroken.exit_code)
-    if audit.fault is not None and stops(audit.fault.kind) and not facts:
-        sys.exit(LaunchFailed.exit_code)
-
-
-@rooftop.command()
-@click.argument("path", metavar="PATH")
-@_json_option
-def model(path: str, as_json: bool) -> None:
-    """Show what a model is made of: parameters, bytes, KV cache, FLOPs (PATH: folder, config.json or GGUF file)."""
-    from rooftop.cli.show_model import show_model
-    from rooftop.workflows.look import look_at_model
-
-    show_model(look_at_model(path), as_json)
-
-
-@rooftop.command()
-@click.argument("name", metavar="[NAME]", default="")
-@click.option("--record", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep what the machine's own tools say in this folder, so that it can be read again elsewhere.")
-@_json_option
-def machine(name: str, record: Path | None, as_json: bool) -> None:
-    """Show a machine's GPUs, links and what about them costs people days.
-
-    NAME: of the catalog, `8x RTX PRO 6000`, ssh:HOST, a TOML file or a recorded folder (default: this machine).
-    """
-    from rooftop.cli.show_machine import show_machine
-    from rooftop.workflows.look_machine import look_at_machine
-    from rooftop.workflows.machine_warnings import warnings
-
-    found = look_at_machine(name or None, record=record)
-    show_machine(found, warnings(found), as_json)
-
-
-@rooftop.command("plan")
-@click.argument("model_path", metavar="MODEL")
-@click.option("--machine", "machine_name", help="Machine, as for `rooftop machine` (default: this one).")
-@click.option("--engine", "engines", multiple=True, help="Engine to plan for (default: all that apply).")
-@click.option("--input-tokens", type=POSITIVE, default=1024, show_default=True, help="Prompt length of a user.")
-@click.option("--output-tokens", type=POSITIVE, default=1024, show_default=True, help="Reply length of a user.")
-@click.option("--gpus", type=POSITIVE, help="GPUs to use (default: all of the machine).")
-@click.option("--goal", default="users", show_default=True, help="Best first: users, one (user), many, slo.")
-@click.option("--ttft-ms", type=POSITIVE, help="Longest mean time to the first token.")
-@click.option("--tpot-ms", type=POSITIVE, help="Longest mean time between tokens.")
-@click.option("--rows", type=POSITIVE, default=12, show_default=True, help="Layouts to show.")
-@_json_option
-def plan_command(model_path: str, machine_name: str | None, engines: tuple[str, ...], rows: int, as_json: bool,
-                 **asked: Any) -> None:
-    """Show which layouts of MODEL fit on a machine, for how many users, and why the others are refused."""
-    from rooftop.cli.show_plan import show_plan
-    from rooftop.workflows.plan import plan as propose
-    from rooftop.workflows.speed import Aim
-
-    aim = Aim(asked.pop("goal"), asked.pop("ttft_ms"), asked.pop("tpot_ms"))
-    show_plan(propose(model_path, machine_name, engines=engines, aim=aim, **asked), as_json, rows=rows)
-
-
 def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
     from rooftop.cli import show
     from rooftop.report.page import page
@@ -278,7 +166,7 @@ def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
     answer, trials = matrix(store, name)
     refused = None
     try:
-        _write(report, page(answer, trials))
+        write(report, page(answer, trials))
     except BadInput as error:
         refused = error
     if refused is None or not as_json:
@@ -287,21 +175,6 @@ def _answer(store: Any, name: str, report: Path, as_json: bool) -> None:
         raise refused
     if not as_json:
         show.show_path("report", report)
-
-
-def _check_place(report: Path) -> None:
-    """Refuse a place where no report can be, before minutes are spent on measuring."""
-    if report.is_dir() or not report.parent.is_dir():
-        raise BadInput("a report cannot be written there: " + ("it is a folder" if report.is_dir() else
-                       "its folder is not there"), where=str(report), remedy="name a file in a folder that is there")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"the report cannot be written: {error.strerror}", where=str(path),
-                       remedy="name another place with --report; the measurements are in the store") from error
 
 
 def _headers(lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -321,8 +194,8 @@ def _terminate(_: int, __: FrameType | None) -> None:
 def main() -> None:
     """Run the command line; every error ends as one screen and its exit code.
 
-    Where the reader of a pipe has gone (`rooftop report | head -1`), rich and click leave with 1, which here is a defect
-    of rooftop; a shell knows that end as 141.  A terminal that is gone (SIGHUP) ends a run as Ctrl-C does.
+    Where the reader of a pipe has gone (`rooftop report | head -1`), rich and click leave with 1, which here is a
+    defect of rooftop; a shell knows that end as 141.  A terminal that is gone (SIGHUP) ends a run as Ctrl-C does.
     """
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
