@@ -1,9 +1,10 @@
 """All connections of a level: opening, idle ones by server, and what opening them cost."""
 
 import select
+import socket
 import ssl
 
-from rooftop.load.client import Connection, Endpoint
+from rooftop.load.client import Connection, Endpoint, stamp_receives
 
 READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
@@ -12,9 +13,12 @@ class Pool:
     """Connections by descriptor, the idle ones by server.
 
     connect_ns, tls_ns: what each took to connect, and for its TLS handshake; never part of a request's time.
+    keeper: an idle socket that asks for stamps; the kernel stamps packets only while some socket does, and takes a
+    moment to begin, so that the first packets of new connections could be without.
     """
 
-    __slots__ = ("connect_ns", "connections", "context", "endpoints", "epoll", "idle", "opened", "refused", "tls_ns")
+    __slots__ = ("connect_ns", "connections", "context", "endpoints", "epoll", "idle", "keeper", "opened", "refused",
+                 "tls_ns")
 
     def __init__(self, endpoints: tuple[Endpoint, ...], context: ssl.SSLContext | None) -> None:
         self.endpoints, self.context = endpoints, context
@@ -24,6 +28,8 @@ class Pool:
         self.connect_ns: list[int] = []
         self.tls_ns: list[int] = []
         self.opened = self.refused = 0
+        self.keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        stamp_receives(self.keeper)
 
     def open(self, server: int) -> None:
         """Begin to connect.  Raises OSError where the system has no socket left."""
