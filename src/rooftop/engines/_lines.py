@@ -149,3 +149,12 @@ def groups(pattern: str, lines: Sequence[Line]) -> list[tuple[Line, re.Match[str
     """All matches of one pattern, with their lines."""
     compiled = re.compile(pattern)
     return [(line, match) for line in lines for match in compiled.finditer(line.body)]
+
+
+def by_signal(signal: int, *, ready: bool) -> tuple[str, str, str]:
+    """Error kind, reason and remedy of an engine that a signal ended; `ready`: it had said that it can serve."""
+    if signal == 11:
+        kind = "segfault_first_token" if ready else "worker_died"
+        return kind, "ended by signal 11 (segmentation fault)", "use another layout or backend"
+    hint = ": most often the host ran out of memory" if signal == 9 else ""
+    return "worker_died", f"ended by signal {signal}{hint}", "start it again with less memory"

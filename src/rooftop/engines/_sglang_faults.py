@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rooftop.domain.launch import Evidence, Fault
 from rooftop.domain.vocabulary import ERRORS, stops
-from rooftop.engines._lines import Line
+from rooftop.engines._lines import Line, by_signal
 from rooftop.engines._sglang_causes import CAUSES, HARMLESS, OOM_STAGES, TRACES, Cause
 from rooftop.engines._sglang_options import for_version
 from rooftop.engines._sglang_steps import read_batch
@@ -230,13 +230,8 @@ def _ended_badly(lines: Sequence[Line], exit_code: int | None) -> bool:
 def _by_exit(lines: Sequence[Line], exit_code: int, ready: int) -> _Found:
     """What an exit code tells where the log tells nothing; negative codes are signals."""
     last = next((line for line in reversed(lines) if line.body.strip()), Line(0, "", ""))
-    if exit_code == -11:
-        kind = "segfault_first_token" if ready else "worker_died"
-        return _Found(kind, "ended by signal 11 (segmentation fault)", "use another layout or backend", last.number)
     if exit_code < 0:
-        hint = ": most often the host ran out of memory" if exit_code == -9 else ""
-        return _Found("worker_died", f"ended by signal {-exit_code}{hint}", "start it again with less memory",
-                      last.number)
+        return _Found(*by_signal(-exit_code, ready=bool(ready)), last.number)
     errors = [line for line in lines if re.search(r"[Ee]rror\b", line.body) and not HARMLESS.search(line.body)]
     line = errors[-1] if errors else last
     return _Found("unknown", line.body or f"exit code {exit_code}", "read the end of the log", line.number)
