@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fitting import report, show_spreads
-from measured import Refused, Row, Shapes, read_row
+from measured import COLUMNS, Refused, Row, Shapes, read_row
 from scoring import Scored, adapted, score, table
 
 from rooftop.catalog import ledger as catalog
@@ -65,7 +65,8 @@ def order(scored: list[Scored], verbose: bool) -> None:
 def read_rows(file: Path, shapes: Shapes) -> tuple[list[Row], Counter[str], Counter[str]]:
     rows, refused, total = [], Counter(), Counter()
     with file.open(newline="", encoding="utf-8") as lines:
-        for fields in csv.DictReader(lines):
+        for found in csv.DictReader(lines):
+            fields = {name: (found.get(name) or "").strip() for name in COLUMNS}
             if fields["metric"] not in METRICS:
                 continue
             total["rows"] += 1

@@ -17,17 +17,30 @@ from rooftop.models.read import read_model
 from rooftop.perfmodel.predict import spread_kind
 
 OWN = Path(__file__).parent.parent / "tests" / "cases" / "configs"
-ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "llama.cpp": "llamacpp"}
-SAME = {"h100": "H100 SXM", "h200": "H200 SXM", "h800": "H100 SXM", "a100": "A100 80GB SXM", "b200": "B200 SXM",
-        "b300": "B300 SXM", "mi350x": "MI355X", "gb10": "GB10", "dgxspark": "GB10", "rtx3090": "RTX 3090",
-        "rtx4090": "RTX 4090", "rtx5090": "RTX 5090", "rtxpro6000": "RTX PRO 6000 Blackwell Workstation"}
-"""GPUs whose names begin so and that the catalog has under a longer or a near name (H800, MI350X: for decoding)."""
+COLUMNS = ("source_url", "hardware", "gpus", "interconnect", "model", "quant", "engine", "engine_version", "tp", "pp",
+           "ep", "dp", "cuda_graphs", "other_flags", "input_len", "output_len", "concurrency", "metric", "value",
+           "notes")
+ENGINES = (("vllm", r"vllm"), ("sglang", r"sglang|\bsgl\b"), ("trtllm", r"tensorrt|trt-?_?llm"),
+           ("llamacpp", r"llama[.\- ]?cpp|llama-(?:server|bench)|ollama"))
+"""rooftop's word for an engine and how rows write it."""
 NODE_GPUS = 8
 LINEAR = ("attention", "mlp", "experts", "shared_experts", "linear", "indexer")
 SPECULATES = re.compile(r"speculative|\bmtp\b|mtp\d|eagle|dflash|dspark|\bspec\b|nextn|medusa", re.I)
 PLAIN = re.compile(r"no[ -]mtp|mtp\s?0\b|mtp off", re.I)
+DECODES = re.compile(r"decode|\btg ?\d+\b|generation (?:rate|speed)|eval rate", re.I)
+"""Notes of rows whose tokens a second leave the prefill out."""
+MOST_TOKENS, MOST_USERS, MOST_GPUS = 2**22, 2**17, 2**12
+"""Numbers above are typing errors."""
 ASSUMED_INPUT, ASSUMED_OUTPUT = 128, 256
 """Lengths for rows of a few users that do not state them: a step depends on them little."""
+
+
+WORDS = ((r"nvfp4|\bfp4\b|w4a4", NVFP4), (r"mxfp4", MXFP4), (r"mxfp8", NumberFormat("mxfp8", 8, 1, 32)),
+         (r"w4a8|w4afp8|int4|awq|gptq(?!.*(?:8-?bit|int8))|w4a16|auto-?round|4-?bit|bnb|nf4|hqq",
+          int_groups(4, 128)),
+         (r"fp8|float8|e4m3|e5m2", fp8_blocks(128, 128)), (r"int8|w8a8|w8a16|8-?bit", NumberFormat("int8", 8, 1, 0, 4)),
+         (r"b?fp?16|bfloat16|float16|half|16-?bit|\bf32\b|fp32", NumberFormat("bf16", 16)))
+"""How rows write number formats, the most telling words first."""
 
 
 class Refused(Exception):  # noqa: N818
@@ -130,24 +143,16 @@ def words(name: str) -> list[str]:
 
 def wanted(quant: str) -> NumberFormat | None:
     """The format that a row's words ask of the large matrices; None = as the configuration has it."""
-    text = quant.lower()
-    if "native" in text or not text:
+    text = re.sub(r"[_ ]", "-", quant.lower())
+    if not text or re.search(r"native|^(?:none|default|auto|unquantized|original|-+)$", text):
         return None
-    blocks = re.match(r"q(\d)_", text)
+    blocks = re.search(r"\bi?q(\d)(?:-|\b)|(\d)(?:\.\d)?[- ]?(?:bit|bpw)", text)
+    for pattern, form in WORDS:
+        if re.search(pattern, text):
+            return form
     if blocks:
-        return NumberFormat(f"int{blocks[1]} g32", int(blocks[1]), 1, 32, 2.0)
-    if "nvfp4" in text:
-        return NVFP4
-    if "mxfp4" in text:
-        return MXFP4
-    if "int4" in text or "awq" in text or "gptq" in text or "w4a16" in text:
-        return int_groups(4, 128)
-    if "int8" in text or "w8a8" in text:
-        return NumberFormat("int8", 8, 1, 0, 4)
-    if "fp8" in text:
-        return fp8_blocks(128, 128)
-    if "bf16" in text or "fp16" in text:
-        return NumberFormat("bf16", 16)
+        bits = int(blocks[1] or blocks[2])
+        return NumberFormat(f"int{bits} g32", bits, 1, 32, 2.0) if 2 <= bits <= 8 else None
     raise Refused(f"number format {quant!r}")
 
 
@@ -175,9 +180,10 @@ def read_row(fields: dict[str, str], metric: str, shapes: Shapes) -> Row:
     if SPECULATES.search(PLAIN.sub("", f"{flags} {fields['model']}")) or (
             "MTP on" in notes and not PLAIN.search(flags)):
         raise Refused("speculative decoding")
-    if not float(fields["value"] or 0) > 0:
+    value = _number(fields["value"])
+    if value is None or value <= 0:
         raise Refused("no value")
-    engine = ENGINES.get(fields["engine"].lower())
+    engine = next((name for name, pattern in ENGINES if re.search(pattern, fields["engine"], re.I)), None)
     if engine is None:
         raise Refused(f"engine {fields['engine'] or 'not stated'}")
     machine, layout = _place(fields)
@@ -185,11 +191,13 @@ def read_row(fields: dict[str, str], metric: str, shapes: Shapes) -> Row:
     layout = replace(layout, ep=1) if architecture.experts is None else layout
     settings, environment, slots = _settings(fields)
     users = _whole(fields["concurrency"])
-    if users is None:
+    if not users:
         raise Refused("concurrency not stated")
     given_in, given_out = _whole(fields["input_len"]), _whole(fields["output_len"])
+    if users > MOST_USERS or max(given_in or 0, given_out or 0) > MOST_TOKENS:
+        raise Refused("concurrency or lengths beyond any server")
     decodes = metric == "tok/s" and given_in is not None and (
-        re.search(r"rtx6kpro|club-3090", fields["source_url"]) is not None or "decode" in notes)
+        re.search(r"rtx6kpro|club-3090", fields["source_url"]) is not None or DECODES.search(notes) is not None)
     kind = "decode rate" if decodes else "up to 8 users" if users <= 8 else "loaded"
     if kind == "loaded" and (not given_in or not given_out):
         raise Refused("lengths not stated")
@@ -201,7 +209,7 @@ def read_row(fields: dict[str, str], metric: str, shapes: Shapes) -> Row:
     plan = Plan(model, engine, layout, settings, environment, machine, engine_version=fields["engine_version"])
     title = (f"{machine.name} {fields['model'].rpartition('/')[2]} {fields['quant']} {engine} "
              f"{fields['engine_version']} {layout} C{users} {input_tokens}/{output_tokens} {flags[:60]} {notes[:20]}")
-    return Row(source_of(fields["source_url"]), title, kind, metric, float(fields["value"]), plan, architecture,
+    return Row(source_of(fields["source_url"]), title, kind, metric, value, plan, architecture,
                fields["quant"], users, context, input_tokens, output_tokens, rate, slots,
                users > 8 and "no client cap" in notes, "random" not in notes)
 
@@ -214,20 +222,12 @@ def source_of(url: str) -> str:
 
 
 def _place(fields: dict[str, str]) -> tuple[Machine, Layout]:
-    name = fields["hardware"].strip()
-    bare = re.sub(r"\(.*?\)", "", name).strip()
-    short = re.sub(r"[^a-z0-9]|nvidia|geforce|amd|instinct", "", bare.lower())
-    sheet = gpus.find(name) or gpus.find(bare)
-    if sheet is None:
-        near = next((full for key, full in SAME.items() if short.startswith(key) and "excerpt" not in name), "")
-        sheet = gpus.find(near) if near and " or " not in name and "class" not in name else None
-    if sheet is None:
-        raise Refused(f"GPU {name}")
+    sheet = _gpu(fields["hardware"])
     degrees = {key: _whole(fields[key]) for key in ("tp", "pp", "ep", "dp")}
     count = _whole(fields["gpus"])
     if count == 1:
         degrees = {key: value or 1 for key, value in degrees.items()}
-    if count is None or degrees["tp"] is None:
+    if not count or degrees["tp"] is None or count > MOST_GPUS:
         raise Refused("layout not stated")
     tp, pp, ep, dp = (degrees[key] or 1 for key in ("tp", "pp", "ep", "dp"))
     attention_dp = 1
@@ -255,6 +255,15 @@ def _place(fields: dict[str, str]) -> tuple[Machine, Layout]:
         raise Refused(f"machine: {error}"[:60]) from error
 
 
+def _gpu(name: str) -> gpus.Sheet:
+    """The sheet of a row's GPU; where its words leave several open, the most usual of them."""
+    for words in (name, re.sub(r"\(.*?\)", "", name)):
+        found = gpus.find(words) or next(iter(gpus.meant(words)), None)
+        if found is not None:
+            return found
+    raise Refused(f"GPU {name.strip() or 'not stated'}")
+
+
 def _settings(fields: dict[str, str]) -> tuple[tuple[Setting, ...], tuple[Setting, ...], int | None]:
     flags = fields["other_flags"]
     settings, environment = [], []
@@ -272,8 +281,15 @@ def _settings(fields: dict[str, str]) -> tuple[tuple[Setting, ...], tuple[Settin
     return tuple(settings), tuple(environment), int(slots[1] or slots[2]) if slots else None
 
 
-def _whole(text: str) -> int | None:
+def _number(text: str) -> float | None:
+    """A finite number that is not negative."""
     try:
-        return round(float(text))
-    except (TypeError, ValueError):
+        number = float(text.replace(",", "").replace("~", ""))
+    except ValueError:
         return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _whole(text: str) -> int | None:
+    number = _number(text)
+    return None if number is None else round(number)

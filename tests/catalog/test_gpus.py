@@ -68,6 +68,25 @@ def test_drivers_names_are_understood(said: str, name: str) -> None:
     assert gpus.sheet(said).name == name
 
 
+@pytest.mark.parametrize(("said", "name"), [
+    ("H100-PCIE-80GB", "H100 PCIe"), ("H100 SXM5 80GB", "H100 SXM"), ("8x H100 NVL (94 GB)", "H100 NVL"),
+    ("A100 PCIe 40GB", "A100 40GB PCIe"), ("HGX B200 180GB", "B200 SXM"),
+    ("RTX PRO 6000 SE", "RTX PRO 6000 Blackwell Server"), ("rtx5090", "RTX 5090"), ("A6000", "RTX A6000"),
+    ("GB200 NVL72", "GB200"), ("RTX 4090D", "RTX 4090 D"), ("H20-3e", "H20 141GB"), ("AMD MI350X", "MI350X")])
+def test_a_name_in_other_words_is_understood(said: str, name: str) -> None:
+    assert gpus.sheet(said).name == name
+
+
+@pytest.mark.parametrize(("said", "names"), [
+    ("A100 40GB", ["A100 40GB SXM", "A100 40GB PCIe"]), ("V100 32GB", ["V100 SXM2 32GB", "V100 PCIe 32GB"]),
+    ("RTX PRO 6000 Blackwell", ["RTX PRO 6000 Blackwell Workstation", "RTX PRO 6000 Blackwell Server",
+                                "RTX PRO 6000 Blackwell Max-Q"]),
+    ("RTX 4090 48GB", []), ("RTX PRO 6000 class (SM120)", []), ("RTX 4090 Laptop", []), ("", [])])
+def test_what_a_name_leaves_open_is_named_most_usual_first(said: str, names: list[str]) -> None:
+    assert [sheet.name for sheet in gpus.meant(said)] == names
+    assert gpus.find(said) is None
+
+
 @pytest.mark.parametrize(("asked", "near"), [("RTX 4091", "RTX 4090"), ("H100 SXN", "H100 SXM"), ("MI300", "MI300X")])
 def test_an_unknown_gpu_names_the_nearest(asked: str, near: str) -> None:
     with pytest.raises(BadInput, match=f"no GPU named '{asked}'") as caught:

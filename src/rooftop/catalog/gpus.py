@@ -17,6 +17,13 @@ Figure = tuple[float, str]
 """A number and where it is from."""
 
 _FORMATS = {"bf16": "bf16_tflops", "fp16": "fp16_tflops", "fp8": "fp8_tflops", "fp4": "fp4_tflops", "int8": "int8_tops"}
+_SILENT = re.compile(
+    r"nvidia|geforce|tesla|quadro|amd|instinct|radeon|intel|habana|rtx|rx|gpus?|cards?|[hd]gx|tensor|core|oam|vf|ac|x"
+    r"|blackwell|hopper|ampere|lovelace|generation|edition|superchip|memory|hbm\de?|gddr\dx?|nvlink|nvl\d+")
+"""Words of a GPU's name that do not tell it from another."""
+_QUALIFIERS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "ws": "workstation",
+               "wks": "workstation", "se": "server"} | {word: word for word in ("sxm", "pcie", "nvl", "maxq", "server",
+                                                                                "workstation")}
 _MAKERS = re.compile(r"nvidia|geforce|tesla|amd|instinct|generation|edition|[^a-z0-9]")
 
 
@@ -99,9 +106,48 @@ def known() -> tuple[Sheet, ...]:
 
 
 def find(name: str) -> Sheet | None:
-    """The sheet of a GPU as people or drivers write it (`RTX 4090`, `NVIDIA GeForce RTX 4090`); None if unknown."""
+    """The sheet of a GPU as people or drivers write it (`RTX 4090`, `NVIDIA GeForce RTX 4090`, `H100-PCIE-80GB`).
+
+    None where no sheet or more than one is meant.
+    """
     wanted = plain(name)
-    return next((sheet for sheet in known() if wanted in {plain(word) for word in (sheet.name, *sheet.aliases)}), None)
+    exact = (sheet for sheet in known() if wanted in {plain(word) for word in (sheet.name, *sheet.aliases)})
+    found = next(exact, None)
+    if found is not None:
+        return found
+    all_meant = meant(name)
+    return all_meant[0] if len(all_meant) == 1 else None
+
+
+def meant(name: str) -> tuple[Sheet, ...]:
+    """Every sheet that the words of a name leave open, the most usual first: most power, then bandwidth, then memory.
+
+    A word that is no sheet's own, no qualifier (SXM, PCIe, 80GB) and says nothing (maker, `8x`) rules all out.
+    """
+    said, qualifiers, sizes = _words(name)
+    found = []
+    for one in known():
+        names = [_words(word) for word in (one.name, *one.aliases)]
+        own = frozenset().union(*(words for words, _, _ in names))
+        kinds = frozenset().union(*(kinds for _, kinds, _ in names))
+        held = {one.nominal_gb[0], *(size for _, _, named in names for size in named)}
+        if (said <= own and any(words and words <= said for words, _, _ in names) and qualifiers <= kinds
+                and all(any(abs(size / other - 1) < 0.07 for other in held) for size in sizes)):
+            found.append(one)
+    return tuple(sorted(found, key=lambda one: (-one.tdp_w[0], -one.memory_gb_per_s[0], -one.nominal_gb[0])))
+
+
+def _words(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[float]]:
+    """(words that name the chip, qualifiers, sizes of memory in GB) of a name."""
+    text = re.sub(r"max[- ]q", "maxq", name.lower())
+    text = re.sub(r"(\d+) ?gi?b?\b", r" \1gb ", text)
+    text = re.sub(r"\b(rtx|rx|pro)(?=\d)", r"\1 ", text)
+    text = re.sub(r"(?<=\d)x(?=\d+\b)|\b\d+x\b|x\d+\b(?!gb)", " ", text)
+    words = [word for word in re.findall(r"[a-z0-9]+", text) if not _SILENT.fullmatch(word)]
+    sizes = {float(word[:-2]) for word in words if re.fullmatch(r"\d{1,6}gb", word)}
+    kinds = {_QUALIFIERS[word] for word in words if word in _QUALIFIERS}
+    rest = {word for word in words if word not in _QUALIFIERS and not re.fullmatch(r"\d{1,6}gb", word)}
+    return frozenset(rest), frozenset(kinds), frozenset(sizes)
 
 
 def sheet(name: str) -> Sheet:
