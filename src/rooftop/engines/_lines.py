@@ -14,7 +14,7 @@ Convert = Callable[[str], Fact | None]
 _LARGEST = frozenset((
     "kv.tokens", "kv.gib_per_gpu", "kv.full_requests", "graphs.memory_gib", "memory.weights_gib",
     "memory.kv_needed_gib", "startup.load_s", "startup.compile_s", "startup.graphs_s", "startup.draft_graphs_s",
-    "startup.total_s"))
+    "startup.total_s", "nccl.channels"))
 _SMALLEST = frozenset(("memory.free_gib", "memory.kv_budget_gib", "limits.fitting_tokens"))
 _LAST = frozenset((
     "live.running", "live.queued", "live.kv_usage", "live.gen_tok_s", "live.prompt_tok_s", "prefix_cache.hit_rate",
@@ -117,7 +117,7 @@ def whole(text: str) -> int | None:
 def number(text: str) -> float | None:
     """A decimal number with or without thousands marks; None for anything else."""
     plain = text.strip().strip("'\"").replace(",", "")
-    return float(plain) if re.fullmatch(r"-?\d+(\.\d*)?([eE][-+]?\d+)?", plain) else None
+    return float(plain) if re.fullmatch(r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", plain) else None
 
 
 def per_cent(text: str) -> float | None:

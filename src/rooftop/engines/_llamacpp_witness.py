@@ -11,6 +11,9 @@ from rooftop.domain.engine import Reading
 from rooftop.domain.launch import Evidence, Fault
 from rooftop.domain.vocabulary import state
 from rooftop.engines._lines import Line, Notes, Say, constant, number, shape, whole, word
+from rooftop.engines._llamacpp_causes import CAUSES, DEGRADED, LATE_CAUSES, RETRIED, Cause, kv_on_host
+from rooftop.engines._nccl import Nccl, devices
+from rooftop.engines._wrapping import unwrap
 
 PHASES = (
     ("load_model: loading model", "open model"),
@@ -50,24 +53,30 @@ def _kv_dtype(text: str) -> str:
 
 _TRUE, _FALSE = constant(True), constant(False)
 _SHAPES = (
-    shape(r"n_slots = (\d+), n_ctx_slot = (\d+)", Say("limits.max_running", "resolved", 1, whole),
-          Say("limits.max_model_len", "resolved", 2, whole), supersedes=True),
-    shape(r"\bn_ctx_seq\s+= (\d+)", Say("limits.max_model_len", "resolved", 1, whole)),
+    shape(r"\bn_slots ?= ?(\d+)", Say("limits.max_running", "resolved", 1, whole), supersedes=True),
+    shape(r"\bn_ctx_slot ?= ?(\d+)", Say("limits.max_model_len", "resolved", 1, whole), supersedes=True),
+    shape(r"\bn_ctx_(?:per_)?seq\s+= (\d+)", Say("limits.max_model_len", "resolved", 1, whole)),
+    shape(r"exceeds the available context size \((\d+) tokens\)", Say("limits.max_model_len", "resolved", 1, whole)),
     shape(r"\bn_batch\s+= (\d+)", Say("limits.chunk_tokens", "resolved", 1, whole)),
     shape(r"\bflash_attn\s+= (0|1|enabled|disabled)", Say("attention.backend", "resolved", 1, _flash)),
     shape(r"Flash Attention (?:was auto, set to )?(enabled|disabled)", Say("attention.backend", "built", 1, _flash)),
-    shape(r"print_info: file type\s+= (\S+)", Say("quant.method", "resolved", 1, word)),
+    shape(r"(?:print_info: file type|llm_load_print_meta: model ftype)\s+= (\S.*?)\s*$",
+          Say("quant.method", "resolved", 1, word)),
     shape(r"(?:llama_kv_cache\w*: size|KV self size)\s+=.*K \((\w+)\):.*V \(\1\):",
           Say("kv.dtype", "built", 1, _kv_dtype)),
+    shape(r"KV self size\s+=.*c\^KV \((\w+)\):", Say("kv.dtype", "built", 1, _kv_dtype)),
     shape(r"Meta\(\) model buffer", Say("layout.split_mode", "built", 0, constant("tensor"))),
     shape(r"pipeline parallelism enabled", Say("layout.split_mode", "built", 0, constant("layer")),
-          Say("overlap.pipeline", "built", 0, _TRUE)),
+          Say("overlap.pipeline", "resolved", 0, _TRUE)),
     shape(r"retrying without pipeline parallelism", Say("overlap.pipeline", "built", 0, _FALSE), supersedes=True),
-    shape(r"listening on \S+|server is listening", Say("startup.ready", "built", 0, _TRUE)),
+    shape(r"listening (?:on|at) \S+|server (?:is )?listening", Say("startup.ready", "built", 0, _TRUE)),
     shape(r"cached n_tokens = [1-9]", Say("prefix_cache.enabled", "used", 0, _TRUE)),
     shape(r"prompt eval time =.*?([\d.]+) tokens per second", Say("live.prompt_tok_s", "used", 1, number)),
     shape(r"(?<!prompt )\beval time =.*?([\d.]+) tokens per second", Say("live.gen_tok_s", "used", 1, number)),
-    shape(r"on device (\d+): \w+ failed", Say("error.gpu", "resolved", 1, whole)),
+    shape(r"draft acceptance(?: rate)? = [\d.]+ \(\s*\d+ accepted /\s*[1-9]\d* generated\)(?:, mean len =\s*([\d.]+))?",
+          Say("spec.enabled", "used", 0, _TRUE), Say("spec.accept_length", "used", 1, number)),
+    shape(r"on device (\d+): \w+ failed|current device: (\d+), in function", Say("error.gpu", "resolved", 1, whole),
+          Say("error.gpu", "resolved", 2, whole)),
     shape(r"buffer of size (\d+)", Say("error.needed_bytes", "resolved", 1, number)),
     shape(r"allocating ([\d.]+) MiB on device", Say("error.needed_bytes", "resolved", 1,
                                                    lambda text: float(text) * 2**20)),
@@ -76,58 +85,15 @@ _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _CELLS = re.compile(r"\(\s*(\d+) cells,")
 _N_CTX = re.compile(r"\bn_ctx\s+= (\d+)")
 _BUFFER = re.compile(r"([A-Z]\w*?)(\d+) (model |KV )?buffer size\s*=\s*([\d.]+) MiB")
-_DEVICE = re.compile(r"\b(?:[Dd]evice |CUDA|Vulkan|ROCm|SYCL)(\d+)\b")
+# A device counts where something is allocated on it or the driver lists it, not where layers are only assigned to it.
+_DEVICE = re.compile(r"\b(?:[Dd]evice |CUDA|Vulkan|ROCm|SYCL|MTL)(\d+)\b")
+_ALLOCATES = re.compile(r"buffer size|\bbuffer of size|unable to allocate|on device \d+|^\s*Device \d+: |"
+                        r"using device |current device: ")
+_COMPUTE = re.compile(r"[A-Z]\w*\d+ compute buffer size")
 _NO_KV = "failed to allocate buffer for kv cache"
 _GPUS = re.compile(r"found (\d+) (?:CUDA|ROCm|Vulkan|SYCL) devices|^# GPUs: (\d+)")
 _DECODED = re.compile(r"\beval time =.*?([\d.]+) tokens per second")
 _STAMP = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ")
-
-Cause = tuple[re.Pattern[str], str, str]
-
-
-def _table(*rows: tuple[str, str, str]) -> tuple[Cause, ...]:
-    return tuple((re.compile(words), kind, remedy) for words, kind, remedy in rows)
-
-
-# One row: words of the log, the kind of the closed list, what to do.  The first row that matches decides.
-_CAUSES = _table(
-    (r"couldn't bind .*", "port_in_use", "another process holds the port: end it, or let rooftop choose a port"),
-    (r"error: invalid argument: .*", "unknown_flag",
-     "this llama-server does not know the flag: see `llama-server --help` for its name in this version"),
-    (r"error while handling argument .*", "unknown", "the flag's value is not one that llama-server takes"),
-    (r"the argument has been removed.*", "unknown_flag", "use the new name that the message gives"),
-    (r"failed to open GGUF file .*\(No such file or directory\)", "model_not_found",
-     "the path is wrong or the weights are not fetched: check `model`, or run `rooftop fetch`"),
-    (r"failed to open GGUF file .*", "model_not_found", "the model file cannot be read: check its permissions"),
-    (r"cannot start \S+: .*", "unknown", "the engine's program cannot be run: check `binary`"),
-    (r"unknown model architecture: .*", "model_config_invalid", "this llama.cpp is older than the model: update it"),
-    (r"(?:invalid magic|bad GGUF magic|gguf_init_from_\w+: failed to read|tensor '.*' data is not within|"
-     r"missing tensor|key not found in model).*", "model_config_invalid",
-     "the file is no whole GGUF model: compare its size and checksum with the source's"),
-    (r"failed to allocate buffer for kv cache.*", "oom_kv",
-     "shorter ctx-size, fewer parallel slots, a smaller cache-type-k/-v, or move layers by tensor-split"),
-    (r"(?:unable to allocate \S+ buffer|alloc_tensor_range: failed to allocate \S+ buffer).*", "oom_weights",
-     "the weights do not fit: a smaller format, more GPUs, or a lower n-gpu-layers"),
-    (r"V cache quantization requires flash_attn.*", "unknown", "flash-attn = true, or cache-type-v = \"f16\""),
-    (r".*SPLIT_MODE_TENSOR.*(?:not implemented|not supported).*", "layout_not_supported",
-     "this model has no tensor split in llama.cpp: use pp (a layer split) or dp"),
-    (r"no kernel image is available.*", "kernel_missing_for_gpu", "a build of llama.cpp for this GPU"),
-    (r"CUDA driver version is insufficient.*", "cuda_driver_mismatch", "a newer driver, or a build for this one"),
-)
-_LATE_CAUSES = _table(
-    (r"failed to allocate (?:compute|\S+) buffer.*", "oom_compute", "a lower batch-size and ubatch-size"),
-    (r"(?:\w+ failed: out of memory|insufficient memory).*", "oom_compute", "less context, slots or batch"),
-    (r"GGML_ASSERT\(.*", "unknown", "a check inside llama.cpp failed: report it there, with this log"),
-    (r"failed to load model.*", "unknown", "see the lines before it in the log"),
-)
-_RETRIED = "retrying without pipeline parallelism"
-_DEGRADED = _table(
-    (rf"{_RETRIED}.*", "degraded_start",
-     "it runs without pipeline parallelism: a lower ubatch-size makes its buffers fit"),
-    (r"offloaded (\d+)/(?!\1 )\d+ layers to GPU", "partial_offload",
-     "the rest runs on the CPU: a smaller format, a shorter context, or more GPU memory"),
-)
-
 
 class LlamaCppWitness:
     """Reads llama-server's words; no state."""
@@ -137,10 +103,12 @@ class LlamaCppWitness:
     def read_log(self, lines: Sequence[str]) -> tuple[Evidence, ...]:
         """All facts that the log proves, each with its line."""
         notes = Notes("log")
-        read = [Line(at, text, _STAMP.sub("", text)) for at, text in enumerate(lines, 1)]
+        read, nccl = _parse(lines), Nccl(notes)
         for line in read:
             notes.read(line, _SHAPES)
+            nccl.read(line)
         _note_memory(notes, read)
+        nccl.close()
         return notes.evidence()
 
     def read_info(self, path: str, text: str) -> tuple[Evidence, ...]:
@@ -161,30 +129,44 @@ class LlamaCppWitness:
 
     def fault(self, lines: Sequence[str], exit_code: int | None) -> Fault | None:
         """Why it failed, in the log's own words; None where nothing is wrong."""
-        last_phase = next((name for line in reversed(lines) for words, name in PHASES if words in line), "")
+        read = _parse(lines)
+        last_phase = next((name for line in reversed(read) for words, name in PHASES if words in line.body), "")
         if exit_code == 0:
             return None
-        survived = exit_code is None and any(_RETRIED in line for line in lines)
-        found = None if survived else _cause(lines, _CAUSES) or _cause(lines, _LATE_CAUSES)
+        survived = exit_code is None and any(RETRIED in line.body for line in read)
+        found = None if survived else _cause(read, CAUSES) or _cause(read, LATE_CAUSES)
         if found is None and exit_code is None:
-            found = _cause(lines, _DEGRADED) or _slower_with_more(lines)
+            found = _cause(read, DEGRADED) or _host_kv(read) or _slower_with_more(read)
         if found is not None:
             return replace(found, last_phase=last_phase)
         if exit_code is None:
             return None
-        ready = any("listening on" in line for line in lines)
+        ready = any("listening on" in line.body for line in read)
         return _by_exit(exit_code, ready, last_phase, len(lines))
 
 
-def _slower_with_more(lines: Sequence[str]) -> Fault | None:
+def _parse(lines: Sequence[str]) -> list[Line]:
+    """The lines without what others put around them."""
+    return [Line(at, text, _STAMP.sub("", inner)) for at, text, inner in unwrap(lines)]
+
+
+def _host_kv(lines: list[Line]) -> Fault | None:
+    """KV memory on the host although a GPU holds the weights."""
+    line = kv_on_host(lines)
+    return None if line is None else Fault(
+        "partial_offload", line.body.strip(), "attention runs over host memory: drop no-kv-offload, or a shorter "
+        "context, a smaller cache-type-k/-v or more GPU memory", line=line.number)
+
+
+def _slower_with_more(lines: Sequence[Line]) -> Fault | None:
     """A log of several runs in which more GPUs decode more slowly than fewer."""
     rates: dict[int, tuple[float, int]] = {}
     gpus = 0
-    for at, line in enumerate(lines, 1):
-        if (found := _GPUS.search(line)) is not None:
+    for line in lines:
+        if (found := _GPUS.search(line.body)) is not None:
             gpus = int(found[1] or found[2])
-        elif gpus and "prompt" not in line and (found := _DECODED.search(line)) is not None:
-            rates[gpus] = float(found[1]), at
+        elif gpus and "prompt" not in line.body and (found := _DECODED.search(line.body)) is not None:
+            rates[gpus] = float(found[1]), line.number
     if len(rates) < 2:
         return None
     most = max(rates)
@@ -198,12 +180,12 @@ def _slower_with_more(lines: Sequence[str]) -> Fault | None:
                  "the others", line=rates[most][1])
 
 
-def _cause(lines: Sequence[str], causes: Sequence[Cause]) -> Fault | None:
+def _cause(lines: Sequence[Line], causes: Sequence[Cause]) -> Fault | None:
     """The first cause, in the order of the table, that a line shows."""
     for pattern, kind, remedy in causes:
-        for at, line in enumerate(lines, 1):
-            if (match := pattern.search(line)) is not None:
-                return Fault(kind, match[0].strip(), remedy, line=at)
+        for line in lines:
+            if (match := pattern.search(line.body)) is not None:
+                return Fault(kind, match[0].strip(), remedy, line=line.number)
     return None
 
 
@@ -225,30 +207,33 @@ def _by_exit(exit_code: int, ready: bool, last_phase: str, line: int) -> Fault:
 
 
 def _note_memory(notes: Notes, lines: Sequence[Line]) -> None:
-    """Facts that a line alone does not say: devices, buffers of the fullest GPU, KV tokens."""
+    """Facts that a line alone does not say: devices, buffers of the fullest GPU, KV tokens, a pipeline with buffers."""
     kv_failed = any(_NO_KV in line.body for line in lines)
     counted = any(" cells," in line.body for line in lines)
     highest, n_ctx = 0, 0
     for line in lines:
         if (match := _N_CTX.search(line.body)) is not None:
             n_ctx = int(match[1])
-        device = max(map(int, _DEVICE.findall(line.body)), default=0)
-        if device > highest:
-            highest = device
-            notes.add("layout.ranks_seen", f"gpu{device}", "built", line, supersedes=True)
+        named = [*devices(line.body), *(map(int, _DEVICE.findall(line.body)) if _ALLOCATES.search(line.body) else ())]
+        if max(named, default=0) > highest:
+            highest = max(named)
+            notes.add("layout.ranks_seen", f"gpu{highest}", "built", line, supersedes=True)
         if (match := _OFFLOADED.search(line.body)) is not None:
             notes.add("layout.layers_off_gpu", int(match[2]) - int(match[1]), "built", line)
         if (match := _CELLS.search(line.body)) is not None:
             streams = re.search(r"\d+/(\d+) seqs", line.body)
             notes.add("kv.tokens", int(match[1]) * (int(streams[1]) if streams else 1), "built", line)
+        if "KV buffer size" in line.body and n_ctx and not counted and not kv_failed:
+            notes.add("kv.tokens", n_ctx, "built", line)
+        if (_COMPUTE.search(line.body) and notes.values("overlap.pipeline", "resolved")
+                and not notes.values("overlap.pipeline", "built")):
+            notes.add("overlap.pipeline", True, "built", line)
         if (match := _BUFFER.search(line.body)) is not None and "compute" not in line.body:
             gib = round(float(match[4]) / _MIB_PER_GIB, 3)
             if match[3] != "KV ":
                 notes.add("memory.weights_gib", gib, "built", line)
             elif not kv_failed:
                 notes.add("kv.gib_per_gpu", gib, "built", line)
-                if n_ctx and not counted:
-                    notes.add("kv.tokens", n_ctx, "built", line)
 
 
 def _page_facts(path: str, data: Any) -> Iterator[Evidence]:

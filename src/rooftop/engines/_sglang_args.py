@@ -41,7 +41,8 @@ _FIELD = re.compile(
 _CONFIG = re.compile(r"'(?P<part>decode|prefill)': \{'backend': '(?P<backend>\w+)'(?:, 'max_bs': (?P<max>\d+))?")
 DUMP = re.compile(r"\bserver_args ?= ?(?:ServerArgs\(|\{)|\bServerArgs\(")
 _CUT = re.compile(r"(?:\w+=[^,()]+, ){4}|(?:'\w+': [^,{}]+, ){4}")
-_COMMAND = re.compile(r"(?:\bsglang\.launch_server|\bsglang serve|launch_command'?[:=])\s+(?P<rest>.*--?\w.*)")
+_COMMAND = re.compile(r"(?:\bsglang\.(?:launch_server|bench_one_batch|bench_offline_throughput)|\bsglang serve|"
+                      r"launch_command'?[:=])\s+(?P<rest>.*--?\w.*)")
 
 
 def dump(body: str) -> dict[str, str] | None:
@@ -62,7 +63,7 @@ def dump(body: str) -> dict[str, str] | None:
 def command_line(text: str) -> dict[str, str] | None:
     """The options of a launch command in a line; None where the line holds none."""
     found = _COMMAND.search(text)
-    if not found or "error:" in text or "usage:" in text or "is still supported" in text or "Please" in text:
+    if not found or text.lstrip().startswith("#") or re.search("error:|usage:|is still supported|Please", text):
         return None
     try:
         words = shlex.split(found["rest"])

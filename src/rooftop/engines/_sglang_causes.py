@@ -53,7 +53,7 @@ CAUSES: tuple[Cause, ...] = _causes(
      "FlashInfer's workspace ({n} bytes wanted) is too small for the batch: lower --chunked-prefill-size or "
      "--max-running-requests, raise SGLANG_FLASHINFER_WORKSPACE_SIZE, or another --attention-backend"),
     ("kv_capacity_bound",
-     r"No space left for only one request|(?:Prefill|Decode) out of memory\. Try to lower|"
+     r"No space left for only one request|[Oo]ut of (?:memory|request slots)\. ?(?:Try to lower|$)|"
      r"alloc_req_slots runs out of memory|"
      r"Out of memory even after retracting|Failed to retract any request|aborted last request .* due to OOM",
      "a batch found no KV slots: lower --max-running-requests, or give KV more memory"),

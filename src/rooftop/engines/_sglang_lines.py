@@ -5,15 +5,16 @@ from collections.abc import Sequence
 
 from rooftop.domain.launch import Fact
 from rooftop.engines._lines import Line, Notes, Say, Shape, constant, number, shape, size_bytes, whole, word
+from rooftop.engines._wrapping import unwrap
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_RANKS = r"(?:DP|PP|ATTN_CP|MOE_DP|TP|EP|CP|DCP)\d+"
+# The first sign of a line may be lost where it was copied; old and forked builds write ranks without a time.
 _STAMP = re.compile(
-    r"\[(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d) )?(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,]\d+)?"
-    r"(?P<ranks>(?: [A-Z][A-Z_]*\d+)*)\] ?")
-# What containers, schedulers and Ray put before a line: `[sglang]   | `, `sglang-1  | `, `0: `, `(Worker pid=38138) `,
-# `2026-06-24T17:38:03.765641375+02:00 stderr F `.
-_WRAPPED = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)[^)]*\) ?|\[?[A-Za-z][\w.-]*\]?\s+\| |\d+: |"
-                      r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:err|out) [FP] )?)+")
+    r"(?:\[|^\d{0,2}(?=\d\d-))(?:(?:\d{2,4}-)?(?P<month>\d\d)-(?P<day>\d\d) )?(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"
+    r"(?:[.,]\d+)?(?P<ranks>(?: [A-Z][A-Z_]*\d+)*)\] ?|"
+    rf"^\[(?P<bare>{_RANKS}(?: {_RANKS})*)\] ")
+# What Ray puts before a line: `(Worker pid=38138) `, `(Engine pid=1, ip=10.0.0.2) `.
+_WRAPPED = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)[^)]*\) ?)+")
 _SOURCE = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<file>\w+\.py):\d+: ")
 _SEAM = re.compile(r"\r|(?<=\S)(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z][A-Z_]*\d+)*\] )")
 _ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
@@ -25,16 +26,18 @@ def parse(lines: Sequence[str]) -> list[Line]:
     What one line of the file holds of several (states of a redrawn bar, messages written into each other) become
     lines of the same number.
     """
-    return [_parse(count, part) for count, text in enumerate(lines, 1)
-            for part in _SEAM.split(_COLOUR.sub("", text).rstrip("\r\n")) if part or not text.strip()]
+    return [_parse(count, part if part in text else text, part) for count, text, inner in unwrap(lines)
+            for part in _SEAM.split(inner) if part or not text.strip()]
 
 
-def _parse(count: int, text: str) -> Line:
-    wrapped = _WRAPPED.match(text)
-    body = text[wrapped.end():] if wrapped else text
+def _parse(count: int, text: str, part: str) -> Line:
+    wrapped = _WRAPPED.match(part)
+    body = part[wrapped.end():] if wrapped else part
     stamp = _STAMP.search(body, 0, 240)
     if not stamp:
         return Line(count, text, body)
+    if stamp["bare"]:
+        return Line(count, text, body[stamp.end():], stamp["bare"])
     days = int(stamp["month"]) * 31 + int(stamp["day"]) if stamp["month"] else 0
     at_s = ((days * 24 + int(stamp["h"])) * 60 + int(stamp["m"])) * 60.0 + int(stamp["s"])
     body = body[stamp.end():]
@@ -78,12 +81,12 @@ def _runner(text: str) -> str | None:
 SHAPES: tuple[Shape, ...] = (
     # KV cache and limits
     shape(r"^(?!.*[Dd]raft )(?:\w+ )*KV Cache is allocated\.(?: dtype: (?P<dtype>[\w.]+?),)?"
-          r"(?: #tokens: (?P<tokens>\d+))?",
+          r"(?: #tokens: (?P<tokens>\d+(?:,\d{3})*))?",
           Say("kv.dtype", "built", "dtype", kv_dtype), Say("kv.tokens", "built", "tokens", whole)),
-    shape(r"KV Cache VA upper bound\. dtype: (?P<dtype>[\w.]+?), #tokens: (?P<tokens>\d+)",
+    shape(r"KV Cache VA upper bound\. dtype: (?P<dtype>[\w.]+?), #tokens: (?P<tokens>\d+(?:,\d{3})*)",
           Say("kv.dtype", "resolved", "dtype", kv_dtype), Say("kv.tokens", "resolved", "tokens", whole)),
-    shape(r"Post-capture KV sizing: KV cache allocated\. dtype: (?P<dtype>[\w.]+?), #tokens: (?P<tokens>\d+), "
-          r"KV size: (?P<gib>[\d.]+) GB",
+    shape(r"Post-capture KV sizing: KV cache allocated\. dtype: (?P<dtype>[\w.]+?), "
+          r"#tokens: (?P<tokens>\d+(?:,\d{3})*), KV size: (?P<gib>[\d.]+) GB",
           Say("kv.dtype", "built", "dtype", kv_dtype), Say("kv.tokens", "built", "tokens", whole),
           Say("kv.gib_per_gpu", "built", "gib", number), supersedes=True),
     shape(r"Using KV cache dtype: (?P<dtype>[\w.]+)", Say("kv.dtype", "resolved", "dtype", kv_dtype), supersedes=True),

@@ -13,6 +13,7 @@ _USAGE = re.compile(r"(?<!swa )(?<!gpu )(?<!cpu )(?:\bfull )?token usage: (?:ful
 _GRAPH = re.compile(r"(?P<device>cuda|npu|cpu|musa|xpu|hip|\w+) graph: (?P<used>True|False)")
 _RATE = re.compile(r"(?P<kind>gen|input) throughput \(token/s\): (?P<rate>\d+(?:\.\d+)?)")
 _ACCEPTED = re.compile(r"(?<!block )accept len: (?P<length>\d+(?:\.\d+)?)")
+_SPECULATES = re.compile(r"(?<!block )accept (?:len|rate): \d")
 
 # The dummy and warm-up batches of a start have no share in what a user's traffic shows, but no line tells them apart.
 
@@ -32,6 +33,7 @@ class Batch:
     new_tokens: int | None = None
     cached_tokens: int | None = None
     on_gpu: bool = True
+    speculates: bool = False
 
 
 def read_batch(line: Line) -> Batch | None:
@@ -45,7 +47,8 @@ def read_batch(line: Line) -> Batch | None:
     return Batch(line, found["kind"] == "Decode", numbers.get("running-req"), numbers.get("queue-req"),
                  float(usage["share"]) if usage else None, graph["used"] == "True" if graph else None,
                  float(rate["rate"]) if rate else None, float(accepted["length"]) if accepted else None,
-                 numbers.get("new-token"), numbers.get("cached-token"), not graph or graph["device"] != "cpu")
+                 numbers.get("new-token"), numbers.get("cached-token"), not graph or graph["device"] != "cpu",
+                 bool(_SPECULATES.search(body)))
 
 
 class Steps:
@@ -76,7 +79,7 @@ class Steps:
         if judged:
             share = sum(batch.graph is True for batch in judged) / len(judged)
             self._notes.add("graphs.decode.used_share", round(share, 4), "used", judged[-1].line)
-        accepted = [batch for batch in decode if batch.accepted is not None]
+        accepted = [batch for batch in decode if batch.speculates]
         if accepted:
             self._notes.add("spec.enabled", True, "used", accepted[-1].line)
         self._note_prefixes(prefill)

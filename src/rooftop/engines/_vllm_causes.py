@@ -108,7 +108,7 @@ CAUSES: tuple[Cause, ...] = (
     _cause("cuda_driver_mismatch",
            r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime|"
            r"unsupported display driver / cuda driver|forward compatibility was attempted|unsupported toolchain|"
-           r"undefined symbol: |lib(?:cudart|cublas|nccl|nvrtc)\S*: cannot open shared object",
+           r"undefined symbol: |lib(?:cuda|cudart|cudnn|cublas|nccl|nvrtc)\S*: cannot open shared object",
            "match driver, CUDA runtime and the vLLM build: update the driver or install the build for it"),
     _cause("model_not_found",
            r"is not a local folder and is not a valid model identifier|Repo id must be in the form|"
@@ -221,6 +221,6 @@ OOM_STAGES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
          r"_dummy_sampler",
          "oom_compute", "lower --max-num-batched-tokens or --max-num-seqs"),
         (r"load_model|load_weights|initialize_model|create_weights|process_weights_after_loading|weight_loader|"
-         r"get_model\b",
+         r"get_model\b|make_layers|_init_model\b|model_class\(|maybe_offload_to_cpu",
          "oom_weights", "a smaller weight format, more GPUs (tp or pp), or --cpu-offload-gb"),
     ))

@@ -74,7 +74,7 @@ def graph_mode(value: Any) -> str | None:
 def command_line(text: str) -> dict[str, str] | None:
     """The options of a `vllm serve` command in a line; None where the line holds none."""
     found = re.search(r"(?:\bvllm\s+serve|vllm\.entrypoints\.openai\.api_server|\bvllm-openai\S*)\s+(.*--?\w.*)", text)
-    if not found or "error:" in text or "usage:" in text:
+    if not found or text.lstrip().startswith("#") or "error:" in text or "usage:" in text:
         return None
     try:
         words = shlex.split(found[1])

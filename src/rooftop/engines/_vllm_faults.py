@@ -18,7 +18,7 @@ _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
                 r"Start compiling function|Warming up model for the compilation|Compiling model again"),
     ("KV cache", r"Memory profiling takes|Available KV cache memory|KV cache size:|GiB for KV cache|"
                  r"# (?:GPU|cuda|CUDA) blocks"),
-    ("graphs", r"Capturing (?:CUDA graph|cudagraph)"),
+    ("graphs", r"Capturing (?:CUDA graph|cudagraph|the model for CUDA graph)"),
     ("warm-up", r"Initial profiling/warmup run|Graph capturing finished"),
     ("server", r"init engine \(|Starting vLLM (?:API )?server|Started server process"),
     ("ready", r"Application startup complete"),
@@ -182,7 +182,7 @@ def _oom_stage(line: Line, lines: Sequence[Line], ready: int) -> tuple[str, str]
     """By the frames of its own traceback; where the text has none, by the phase that was under way."""
     before = [other.body for other in lines if other.number < line.number and other.process == line.process][-120:]
     starts = [place for place, body in enumerate(before) if body.startswith("Traceback")]
-    frames = "\n".join(before[starts[-1]:]) if starts else ""
+    frames = "\n".join(before[starts[-1]:] if starts else [body for body in before if body.startswith("  ")])
     text = frames + "\n" + line.body
     for pattern, kind, remedy in OOM_STAGES:
         if pattern.search(text):

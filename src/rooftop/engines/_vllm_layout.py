@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from rooftop.engines._lines import Line, Notes
+from rooftop.engines._nccl import devices
 
 _AXES = ("dp", "pp", "tp", "ep", "gpu")
 _RANK_LINE = re.compile(
@@ -13,10 +14,6 @@ _NAMED = re.compile(r"(?:(?<=[_ ])|^)(DP|PP|PCP|TP|DCP|EP)(\d+)(?=_|\s|$)")
 _OLD_ENGINE = re.compile(r"^EngineCore_(\d+)$")
 _EP_RANK = re.compile(r"\[EP Rank (?P<rank>\d+)/(?P<size>\d+)\] Expert parallelism is enabled")
 _DP_DEFAULT = re.compile(r"Defaulting api_server_count to data_parallel_size \((\d+)\)")
-_NCCL_GPU = re.compile(r"\[(\d+)\] (?:\S+ )?NCCL (?:INFO|WARN)")
-_DEVICES = re.compile(
-    r"connected GPUs (\d+) and (\d+)|\bcudaDev (\d+)|\bGPU (\d+) has a total capacity|device cuda:(\d+)|"
-    r"Channel \d+\S* : \d+\[(\d+)\] -> \d+\[(\d+)\]")
 
 _LARGEST_WORLD = 65536
 
@@ -50,11 +47,8 @@ class Ranks:
         replicas = _DP_DEFAULT.search(line.body)
         if replicas:
             notes.add("layout.dp", int(replicas[1]), "resolved", line)
-        for pattern in (_NCCL_GPU, _DEVICES) if re.search("NCCL|GPU|cuda:", line.body) else ():
-            for match in pattern.finditer(line.body):
-                for device in match.groups():
-                    if device is not None:
-                        self._see("gpu", int(device), line)
+        for device in devices(line.body):
+            self._see("gpu", device, line)
 
     def _read_process(self, line: Line) -> None:
         for process in line.process.split():

@@ -17,8 +17,8 @@ from rooftop.engines._lines import (
     whole,
     word,
 )
+from rooftop.engines._wrapping import unwrap
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS = re.compile(r"\((?P<process>[A-Za-z]\w*(?:[ -](?!pid=)[\w=.]+)*),? pid=\d+[^)]*\) ?")
 _STAMP = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<month>\d\d)-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)"
@@ -43,17 +43,17 @@ def parse(lines: Sequence[str]) -> list[Line]:
     What one line of the file holds of several (states of a redrawn bar, messages written into each other) become
     lines of the same number.
     """
-    return [_parse(count, part) for count, text in enumerate(lines, 1)
-            for part in _SEAM.split(_COLOUR.sub("", text).rstrip("\r\n")) if part or not text.strip()]
+    return [_parse(count, part if part in text else text, part) for count, text, inner in unwrap(lines)
+            for part in _SEAM.split(inner) if part or not text.strip()]
 
 
-def _parse(count: int, text: str) -> Line:
-    body, process, source, at_s = text, "", "", None
-    found = _PROCESS.search(text, 0, 240)
+def _parse(count: int, text: str, part: str) -> Line:
+    body, process, source, at_s = part, "", "", None
+    found = _PROCESS.search(part, 0, 240)
     while found:
         process = f"{process} {found['process']}".strip()
-        body = text[found.end():]
-        found = _PROCESS.match(text, found.end())
+        body = part[found.end():]
+        found = _PROCESS.match(part, found.end())
     stamp = _STAMP.search(body, 0, 240)
     if stamp:
         source = (stamp["source"] or stamp["old"] or "").rsplit("/", 1)[-1]
@@ -148,7 +148,7 @@ SHAPES: tuple[Shape, ...] = (
           r"increase --gpu-memory-utilization to (?P<more>\d[\d.]*\d)",
           Say("limits.memory_share", "resolved", "share", number),
           Say("limits.memory_share_advised", "resolved", "more", number)),
-    shape(r"increasing? --gpu-memory-utilization from (?P<share>[\d.]+) to (?P<more>\d[\d.]*\d)",
+    shape(r"increas(?:e|ing) --gpu-memory-utilization from (?P<share>[\d.]+) to (?P<more>\d[\d.]*\d)",
           Say("limits.memory_share", "resolved", "share", number),
           Say("limits.memory_share_advised", "resolved", "more", number)),
     shape(r"Estimated CUDA graph memory: (?P<gib>-?[\d.]+) GiB total",
@@ -173,11 +173,6 @@ SHAPES: tuple[Shape, ...] = (
           Say("allreduce.custom", "built", "n", lambda text: True if int(text) else None)),
     shape(r"SymmMemCommunicator: .*(?P<off>not supported|not available|failed|unknown)",
           Say("allreduce.symm_mem", "built", "off", constant(False))),
-    shape(r"NCCL_P2P_DISABLE(?:=| set by environment to )(?P<off>1)", Say("nccl.p2p", "asked", "off", constant(False))),
-    shape(r"(?P<off>P2P is disabled) between", Say("nccl.p2p", "built", "off", constant(False))),
-    shape(r"NCCL INFO (?P<n>\d+) coll channels", Say("nccl.channels", "built", "n", whole)),
-    shape(r"GPU Direct RDMA (?:\([^)]*\) )?(?P<on>[Ee]nabled|[Dd]isabled) for HCA",
-          Say("nccl.gpu_direct", "built", "on", lambda text: text.lower() == "enabled")),
     # scheduler, cache, speculation
     shape(r"[Aa]sync(?:hronous)? scheduling (?:is|will be) (?P<off>disabled)|"
           r"[Aa]sync scheduling.*(?P<not>not (?:yet )?(?:supported|compatible))",

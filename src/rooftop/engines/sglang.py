@@ -9,6 +9,7 @@ from rooftop.domain.plan import Plan, Setting, SettingValue
 from rooftop.domain.vocabulary import strongest
 from rooftop.engines import _sglang_args, _sglang_faults, _sglang_pages, _sglang_rules
 from rooftop.engines._lines import Line, Notes
+from rooftop.engines._nccl import Nccl
 from rooftop.engines._sglang_graphs import Graphs
 from rooftop.engines._sglang_layout import Ranks
 from rooftop.engines._sglang_lines import SHAPES, Memory, parse, tells
@@ -39,10 +40,11 @@ class Reader:
 
 def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     notes = Notes("log")
-    ranks, graphs, steps, memory = Ranks(notes), Graphs(notes), Steps(notes), Memory(notes)
+    ranks, graphs, steps, memory, nccl = Ranks(notes), Graphs(notes), Steps(notes), Memory(notes), Nccl(notes)
     for line in lines:
         if line.process or tells(line):
             ranks.read(line)
+            nccl.read(line)
         if not tells(line):
             continue
         settings = _sglang_args.dump(line.body)
@@ -56,7 +58,7 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
             notes.read(line, SHAPES)
             graphs.read(line)
             memory.read(line)
-    for reader in (ranks, steps, memory):
+    for reader in (ranks, steps, memory, nccl):
         reader.close()
     return notes.evidence()
 

@@ -10,6 +10,7 @@ from rooftop.domain.plan import Plan, Setting, SettingValue
 from rooftop.domain.vocabulary import strongest
 from rooftop.engines import _vllm_faults, _vllm_pages
 from rooftop.engines._lines import Line, Notes
+from rooftop.engines._nccl import Nccl
 from rooftop.engines._vllm_config import SHORT, command_line, facts, note_settings, split
 from rooftop.engines._vllm_graphs import Graphs
 from rooftop.engines._vllm_layout import Ranks
@@ -21,7 +22,6 @@ _FRAGMENT = re.compile(r"\b(?:max_seq_len|device_config)=\w+, .*\b(?:tensor_para
                        r"enable_prefix_caching|seed)=\w+,|\btensor_parallel_size=\d+, .*\bdevice_config=\w+,|"
                        r"\benable_prefix_caching=\w+, .*\bcompilation_config=\{")
 _ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
-_CHANNEL = re.compile(r"NCCL INFO Channel \S+ : .* via (?P<way>\S+)")
 _LAYOUT_FLAGS = frozenset((
     "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "decode-context-parallel-size",
     "enable-expert-parallel", "tp", "pp", "dp", "dcp", "ep"))
@@ -52,16 +52,17 @@ class Reader:
 
 def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     notes = Notes("log")
-    ranks, graphs, kernels = Ranks(), Graphs(notes), Kernels(notes)
+    ranks, graphs, kernels, nccl = Ranks(), Graphs(notes), Kernels(notes), Nccl(notes)
     for place, line in enumerate(lines):
         if line.process or tells(line):
             ranks.read(line, notes)
+            nccl.read(line)
         if not tells(line) or _read_settings(line, lines[place + 1:place + 60], notes):
             continue
         notes.read(line, SHAPES)
         graphs.read(line)
         kernels.read(line)
-    _read_channels(lines, notes)
+    nccl.close()
     ranks.close(notes)
     graphs.close()
     kernels.close()
@@ -115,24 +116,6 @@ def _apart(table: str) -> list[dict[str, str]]:
         settings.update(graphs)
         graphs = {}
     return [{key: value} for key, value in settings.items()] + [graphs]
-
-
-def _read_channels(lines: Sequence[Line], notes: Notes) -> None:
-    """How NCCL connected its channels; network plugins over InfiniBand or RoCE count as net_ib."""
-    kinds: set[str] = set()
-    proof = None
-    for line in lines:
-        found = _CHANNEL.search(line.body)
-        if found:
-            way = found["way"].upper()
-            kind = ("p2p" if way.startswith("P2P") else "shm" if way.startswith("SHM") else "nvls"
-                    if way.startswith("NVLS") else "net_socket" if "SOCKET" in way else "net_ib"
-                    if re.search(r"IB|ROCE|UCX|GDRDMA", way) else "")
-            if kind:
-                kinds.add(kind)
-                proof = line
-    if proof:
-        notes.add("nccl.transport", kinds.pop() if len(kinds) == 1 else "mixed", "built", proof)
 
 
 class Vllm:
