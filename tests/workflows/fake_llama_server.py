@@ -1,6 +1,7 @@
 """A program with llama-server's flags and words; FAKE says how it fails."""
 
 import json
+import mmap
 import os
 import signal
 import sys
@@ -78,6 +79,11 @@ def main() -> None:
     say(f"0.00.01.1 I srv    load_model: loading model '{GIVEN['--model']}'")
     if MODE == "hangs":
         time.sleep(600)
+    if MODE == "compiles":
+        until = time.monotonic() + 3.5
+        while time.monotonic() < until:
+            with mmap.mmap(-1, 1 << 22) as new:
+                new.write(bytes(1 << 22))
     port = int(GIVEN["--port"])
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port + (MODE == "elsewhere")), Page)

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from rooftop.domain import codec
+from rooftop.domain.engine import Command, Seat
 from rooftop.domain.form import Deployment
 from rooftop.domain.layout import Layout
+from rooftop.domain.machine import Machine
+from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting
 from rooftop.domain.study import Study
 from rooftop.errors import BadInput, NoLayout
-from rooftop.launchers.docker import Docker
-from rooftop.workflows.adopt import adopt, as_study, cautions, chosen, hand_over, launcher_of, refuses
+from rooftop.workflows import steps
+from rooftop.workflows.adopt import adopt, as_study, cautions, chosen, hand_over, refuses
 from tests.forms.cases import FACTS, FOLDER, SECRETS, text
 
 
@@ -125,12 +128,35 @@ def test_a_setup_of_the_study_is_handed_over() -> None:
     assert caught.value.remedy == "name one of: 'as deployed', 'more'"
 
 
-def test_it_runs_where_it_ran() -> None:
-    assert launcher_of(taken("vllm-flags.sh")).name == "local"
-    box = launcher_of(taken("vllm-docker.service"))
-    assert isinstance(box, Docker)
-    assert box.image == "vllm/vllm-openai:v0.10.2"
-    assert box.options[4:] == ("--volume", "/data/hf:/root/.cache/huggingface", "--env", "VLLM_API_KEY")
+def studied(name: str) -> Study:
+    return codec.from_toml(Study, as_study(taken(name)), where=name)
+
+
+def test_it_runs_where_it_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert studied("vllm-flags.sh").launcher == "local"
+    box = studied("vllm-docker.service")
+    assert (box.launcher, box.image) == ("docker", "vllm/vllm-openai:v0.10.2")
+    assert box.launcher_options == ("--gpus", "all", "--ipc", "host", "--volume", "/data/hf:/root/.cache/huggingface",
+                                    "--env", "VLLM_API_KEY")
+    assert studied("vllm-run.docker.sh").launcher_options[4:6] == (
+        "--volume", "/home/me/.cache/huggingface:/root/.cache/huggingface")
+    unit = studied("sglang-limits.service")
+    assert (unit.launcher, unit.binary) == ("systemd", "/home/serve/llm/.venv/bin/python")
+    assert unit.launcher_options == ("LimitNOFILE=65536", "OOMScoreAdjust=-999")
+
+
+@pytest.mark.parametrize("name", sorted(FACTS))
+def test_its_study_has_a_launcher_that_takes_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "find", lambda path: Model(path, path))
+    study = studied(name)
+    (plan,) = steps.plans(study, Machine("m", "c", 2, 1))
+    launcher = steps.launcher_of(plan)
+    assert launcher.name == study.launcher
+    assert plan.image == taken(name).image
+    line = launcher.line(Command(("engine", "--flag")), Seat((), 1))
+    assert plan.image in line
+    assert line.startswith({"docker": "docker run ", "systemd": "systemd-run ", "local": "engine"}[study.launcher])
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")

@@ -5,15 +5,17 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import psutil
 import pytest
 
+from rooftop.catalog import phases
 from rooftop.domain.engine import Command, Seat
-from rooftop.domain.launch import Launch
+from rooftop.domain.launch import Evidence, Fault, Launch
 from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Machine
 from rooftop.domain.model import Model
@@ -24,7 +26,7 @@ from rooftop.engines.llamacpp import ENGINE
 from rooftop.errors import MissingPart
 from rooftop.launchers.local import Local, LocalProcess
 from rooftop.load import http
-from rooftop.workflows import start
+from rooftop.workflows import patience, start
 from rooftop.workflows.fetch import find
 from rooftop.workflows.launch import Running, started
 from rooftop.workflows.program import Replica
@@ -174,6 +176,60 @@ def test_a_hang_is_ended(program: str, tmp_path: Path, mode: str) -> None:
     assert "loading model" in running.log_texts()[0]
 
 
+def test_a_hang_is_declared_by_its_phase(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {name: replace(row, usual_s=1.0, silence_s=3.0) for name, row in phases.known().items()}
+    monkeypatch.setattr(phases, "known", lambda: rows)
+    monkeypatch.setattr(patience, "LOOK_S", 0.3)
+    launch, _ = failed(fake(program, "hangs"), tmp_path)
+    fault = launch.fault
+    assert fault is not None
+    assert (fault.kind, fault.last_phase, fault.line) == ("unknown", "open model", 1)
+    assert fault.reason.startswith("it hangs while start of the program: silent for 3")
+    assert "usually takes up to 1.00 s" in fault.reason
+    assert "loading model" in fault.reason
+    assert "known causes: " in fault.remedy
+
+
+def test_work_without_a_word_is_no_hang(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {name: replace(row, usual_s=1.0, silence_s=1.5) for name, row in phases.known().items()}
+    monkeypatch.setattr(phases, "known", lambda: rows)
+    monkeypatch.setattr(patience, "LOOK_S", 0.2)
+    with started(fake(program, "compiles"), engine=ENGINE, launcher=LOCAL, logs=tmp_path) as running:
+        assert running.launch.fault is None
+        assert running.launch.ready
+        assert running.launch.startup_s is not None
+        assert running.launch.startup_s > 3.0
+
+
+class Mild:
+    """A witness that has seen something mild, and nothing else."""
+
+    def fault(self, lines: Sequence[str], exit_code: int | None) -> Fault:
+        return Fault("kernel_fallback", "a generic kernel", "install the fast one")
+
+    def read_log(self, lines: Sequence[str]) -> tuple[Evidence, ...]:
+        return ()
+
+
+class Warned:
+    """llama.cpp's engine with that witness."""
+
+    witness = Mild()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(ENGINE, name)
+
+
+@pytest.mark.parametrize("mode", ["hangs", "ends", "gone at first token"])
+def test_a_mild_finding_is_no_cause(program: str, tmp_path: Path, mode: str) -> None:
+    with started(fake(program, mode), engine=Warned(), launcher=LOCAL, logs=tmp_path,  # type: ignore[arg-type]
+                 timeout_s=1.5) as running:
+        fault = running.launch.fault
+    assert fault is not None
+    assert fault.kind == "unknown"
+    assert "generic kernel" not in fault.reason
+
+
 def test_one_replica_fails_all(program: str, tmp_path: Path) -> None:
     launch, running = failed(fake(program, "exits", Layout(dp=2)), tmp_path)
     assert launch.fault is not None
@@ -187,6 +243,7 @@ class Unlucky:
     def __init__(self, ports: list[int]) -> None:
         self.ports = ports
         self.name = "unlucky"
+        self.here = True
 
     def free_port(self, host: str) -> int:
         return self.ports.pop(0) if self.ports else LOCAL.free_port(host)

@@ -1,9 +1,23 @@
 """The seam between workflows and launchers: a place where servers are started and ended."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rooftop.domain.engine import Command, Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a launcher must know beside the command.
+
+    `image`: the container's.  `options`: the user's words for the launcher.  `paths`: files and folders of this machine
+    that the server reads (its model), each by its absolute path.
+    """
+
+    image: str = ""
+    options: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
 
 
 class Process(Protocol):
@@ -25,6 +39,13 @@ class Process(Protocol):
         """
         ...
 
+    def work(self) -> int | None:
+        """Pages that its processes have touched and read so far: it grows while they work, and not while they wait.
+
+        None where they cannot be seen from here.
+        """
+        ...
+
     def listens(self, port: int) -> bool | None:
         """Whether this server holds the port (not nobody, not a stranger); None where that cannot be told."""
         ...
@@ -36,6 +57,19 @@ class Launcher(Protocol):
     @property
     def name(self) -> str:
         """The name of its file."""
+        ...
+
+    @property
+    def here(self) -> bool:
+        """Whether it runs the programs of this machine; otherwise those of an image or of another machine."""
+        ...
+
+    def at(self, place: Place) -> "Launcher":
+        """This launcher for one place.  Raises BadInput for a place that it cannot give (an image, wrong options)."""
+        ...
+
+    def line(self, command: Command, seat: Seat) -> str:
+        """What would be run for a command, its environment included, as a shell takes it."""
         ...
 
     def free_port(self, host: str) -> int:

@@ -26,6 +26,9 @@ class Plan:
     `binary` names the user's own engine program, "" for the engine's usual one.  `title` is the user's name for this
     configuration; it is no part of the key.  `engine_version` is the version whose rules and options hold, "" for the
     newest that the engine knows.
+
+    Where it runs: `launcher` names the launcher ("" for this machine), `image` the container's, and `launcher_options`
+    are words for it: options of `docker run`, properties of a unit.
     """
 
     model: Model
@@ -37,6 +40,9 @@ class Plan:
     binary: str = ""
     title: str = ""
     engine_version: str = ""
+    launcher: str = ""
+    image: str = ""
+    launcher_options: tuple[str, ...] = ()
 
     def setting(self, name: str) -> SettingValue | None:
         """The value asked for one flag, None where it is left to the engine."""
@@ -50,8 +56,9 @@ class Plan:
         """
         content = asdict(self)
         content.pop("title")
-        if not self.engine_version:
-            content.pop("engine_version")
+        for name in ("engine_version", "launcher", "image", "launcher_options"):
+            if not content[name]:
+                content.pop(name)
         content["machine"] = self.machine.name if self.machine else None
         content["settings"] = sorted(([s.name, s.value] for s in self.settings), key=repr)
         content["environment"] = sorted(([s.name, s.value] for s in self.environment), key=repr)

@@ -12,7 +12,7 @@ from rooftop.domain.workload import Api
 class Setup:
     """One configuration: its layout, and settings and environment on top of the study's own.
 
-    `binary` names another engine program for this setup alone.
+    `binary` names another engine program, `image` another container image, for this setup alone.
     """
 
     title: str = ""
@@ -20,6 +20,7 @@ class Setup:
     settings: tuple[Setting, ...] = ()
     environment: tuple[Setting, ...] = ()
     binary: str = ""
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What to try and how to measure it.  `model` is a path, or a name of the catalog; `tokenizer` a path or ""."""
+    """What to try and how to measure it.  `model` is a path, or a name of the catalog; `tokenizer` a path or "".
+
+    `launcher` is where the engine runs: `local`, `docker` (in `image`), `systemd`; `launcher_options` are words for it.
+    `start_timeout_s` is the longest time to be ready; None leaves it to what is usual for each phase.
+    `ask_parser`: the installed engine's own parser is asked to take each command before anything is started.
+    """
 
     name: str
     engine: str
@@ -68,4 +74,8 @@ class Study:
     environment: tuple[Setting, ...] = ()
     binary: str = ""
     tokenizer: str = ""
-    start_timeout_s: float = 600.0
+    start_timeout_s: float | None = None
+    launcher: str = "local"
+    image: str = ""
+    launcher_options: tuple[str, ...] = ()
+    ask_parser: bool = True

@@ -72,6 +72,11 @@ class KeptProcess:
             raise LaunchFailed(f"the server does not end: {shlex.join(self._end)} did nothing",
                                remedy="run that command by hand and read what it says") from error
 
+    def work(self) -> int | None:
+        """Pages touched and read by the server's processes; None where they cannot be seen from here."""
+        pid = self.pid
+        return None if pid is None else _tree.work(pid)
+
     def listens(self, port: int) -> bool | None:
         """Whether a process of the server holds the port; None where its processes cannot be seen from here."""
         pid = self.pid

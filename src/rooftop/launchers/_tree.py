@@ -8,6 +8,7 @@ from pathlib import Path
 MARK = "ROOFTOP_LAUNCH"
 _PROC = Path("/proc")
 _LISTEN = "0A"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def stat(pid: int) -> list[str] | None:
@@ -53,6 +54,26 @@ def marked(mark: str, session: int) -> tuple[int, ...]:
         if int(fields[3]) == session or word in environ.split(b"\0"):
             found.append(pid)
     return tuple(found)
+
+
+def work(root: int) -> int | None:
+    """Pages touched (faults, ended children's too) and read by `root` and all below it; None where it is gone.
+
+    A process that waits touches none, also where it spins: its processor time says nothing.  A start of vLLM 0.32 (tp 2
+    on 2 cores) touched 1,000 to 70,000 pages a second, while it compiled too, and none for at most 3 s.
+    """
+    total = 0
+    for pid in (root, *descendants(root)):
+        fields = stat(pid)
+        if fields is None:
+            if pid == root:
+                return None
+            continue
+        total += sum(map(int, fields[7:11]))
+        with suppress(OSError, ValueError, IndexError):
+            counts = (_PROC / str(pid) / "io").read_text(encoding="ascii").split()
+            total += int(counts[1]) // _PAGE
+    return total
 
 
 def listens(root: int, port: int) -> bool:

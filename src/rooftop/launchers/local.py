@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,8 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from rooftop.domain.engine import Command, Seat
-from rooftop.domain.launcher import Launcher
-from rooftop.errors import LaunchFailed
+from rooftop.domain.launcher import Launcher, Place
+from rooftop.errors import BadInput, LaunchFailed
 from rooftop.launchers import _tree
 
 GRACE_S = 8.0
@@ -53,6 +54,10 @@ class LocalProcess:
             left = ", ".join(map(str, _tree.marked(self._mark, self._supervisor.pid)))
             raise LaunchFailed(f"a server's processes do not end, not even by SIGKILL: {left}",
                                remedy="they hang in the kernel (a driver, a dead network disk): see dmesg")
+
+    def work(self) -> int | None:
+        """Pages touched and read by this tree."""
+        return _tree.work(self._supervisor.pid)
 
     def listens(self, port: int) -> bool:
         """Whether a process of this tree holds the port."""
@@ -99,6 +104,24 @@ class Local:
     def name(self) -> str:
         """`local`."""
         return "local"
+
+    @property
+    def here(self) -> bool:
+        """It runs the programs of this machine."""
+        return True
+
+    def at(self, place: Place) -> "Local":
+        """Itself.  Raises BadInput for an image or options: it knows neither."""
+        if place.image or place.options:
+            raise BadInput("this machine's own launcher knows neither image nor launcher_options",
+                           remedy='add launcher = "docker" (an image) or launcher = "systemd" (a unit\'s properties)')
+        return self
+
+    def line(self, command: Command, seat: Seat) -> str:
+        """Variables, then the command, behind `taskset` where it is to run on some of the cores only."""
+        some = seat.cores and set(seat.cores) != os.sched_getaffinity(0)
+        words = ("taskset", "-c", ",".join(map(str, seat.cores)), *command.argv) if some else command.argv
+        return " ".join((*(f"{name}={shlex.quote(value)}" for name, value in command.environment), shlex.join(words)))
 
     def free_port(self, host: str) -> int:
         """A port that the kernel finds free now."""

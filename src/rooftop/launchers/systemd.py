@@ -3,12 +3,14 @@
 import os
 import re
 import secrets
+import shlex
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rooftop.domain.engine import Command, Seat
-from rooftop.domain.launcher import Launcher
+from rooftop.domain.launcher import Launcher, Place
+from rooftop.errors import BadInput
 from rooftop.launchers._lifeline import KeptProcess, keep
 
 _GRACE_S = 8
@@ -33,6 +35,27 @@ class Systemd:
         """`systemd`."""
         return "systemd"
 
+    @property
+    def here(self) -> bool:
+        """It runs the programs of this machine."""
+        return True
+
+    def at(self, place: Place) -> "Systemd":
+        """A launcher of units with these properties, of the system's systemd where rooftop runs as root.
+
+        Raises BadInput for an image, or for an option that is no `Name=value`.
+        """
+        if place.image:
+            raise BadInput("a unit has no image", remedy='add launcher = "docker", or remove the image')
+        for option in place.options:
+            if not re.fullmatch(r"[A-Z]\w+=[^\n]*", option):
+                raise BadInput(f"{option!r} is no property of a unit", remedy='write it as "MemoryMax=60%"')
+        return replace(self, properties=place.options, user=self.user and os.geteuid() != 0)
+
+    def line(self, command: Command, seat: Seat) -> str:
+        """The `systemd-run`, under the name of an example."""
+        return shlex.join(self._client(command, seat, "rooftop-example.service"))
+
     def free_port(self, host: str) -> int:
         """A port of this machine that the kernel finds free now."""
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -43,16 +66,21 @@ class Systemd:
     def start(self, command: Command, seat: Seat, log: Path) -> KeptProcess:
         """Start a service and wait beside it; its output goes to `log`.  Raises LaunchFailed without systemd-run."""
         name = f"rooftop-{secrets.token_hex(6)}.service"
-        scope = ("--user",) if self.user else ()
+        inside = (self.control, *self._scope(), "show", "--property", "MainPID", name)
+        return keep(self._client(command, seat, name), (self.control, *self._scope(), "stop", name), inside, log,
+                    _GRACE_S)
+
+    def _scope(self) -> tuple[str, ...]:
+        return ("--user",) if self.user else ()
+
+    def _client(self, command: Command, seat: Seat, name: str) -> tuple[str, ...]:
         cores = (f"CPUAffinity={' '.join(map(str, seat.cores))}",) if seat.cores else ()
         told = [word for one in (f"TimeoutStopSec={_GRACE_S}", "KillMode=control-group", *cores, *self.properties)
                 for word in ("--property", one)]
         given = [word for key, value in command.environment for word in ("--setenv", f"{key}={value}")]
         path = ("--setenv", f"PATH={os.environ['PATH']}") if "PATH" in os.environ else ()
-        client = (self.run, *scope, "--quiet", "--collect", "--wait", "--pipe", "--same-dir", "--unit", name, *told,
-                  *path, *given, "--", *command.argv)
-        inside = (self.control, *scope, "show", "--property", "MainPID", name)
-        return keep(client, (self.control, *scope, "stop", name), inside, log, _GRACE_S)
+        return (self.run, *self._scope(), "--quiet", "--collect", "--wait", "--pipe", "--same-dir", "--unit", name,
+                *told, *path, *given, "--", *command.argv)
 
 
 def unit(command: Command, description: str, properties: tuple[str, ...] = ()) -> str:

@@ -1,6 +1,7 @@
 """Bring your own: a deployment read from its file, studied, and handed back changed."""
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -10,15 +11,15 @@ from pathlib import Path
 from rooftop import registry
 from rooftop.domain.engine import Engine, Refusal, Seat
 from rooftop.domain.form import Deployment, Form
-from rooftop.domain.launcher import Launcher
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting, SettingValue
 from rooftop.domain.study import Study
 from rooftop.errors import BadInput, NoLayout
-from rooftop.launchers.docker import Docker
 
-# Variables that describe the inside of a container and would break a program outside of it.
-_INSIDE = frozenset(("PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONPATH", "VIRTUAL_ENV"))
+# What of a deployment's text means that it has GPUs; vLLM's and SGLang's images do nothing without.
+_GPUS = frozenset(("gpus", "device", "devices", "runtime", "runtimeClassName", "deploy", "resources"))
+_LIMIT = re.compile(r"^[ \t]*((?:Memory|CPU|IO|Tasks|Limit|OOM|Nice|NUMA)\w*=[^\n]*?)[ \t]*$", re.M)
+_PYTHON = re.compile(r"""(?<![\w$/{}%])(/[^\s"'$]*/python[\d.]*)\s+-m\s+(?:vllm|sglang)[.\s]""")
 
 
 def adopt(path: Path | str, part: str = "") -> Deployment:
@@ -95,18 +96,26 @@ def chosen(deployment: Deployment, study: Study, title: str) -> Plan:
                    environment=tuple(environment.values()), title=title)
 
 
-def launcher_of(deployment: Deployment) -> Launcher:
-    """The launcher that runs an engine where the deployment does: its image with its mounts, else this machine.
+def place_of(deployment: Deployment) -> tuple[str, tuple[str, ...]]:
+    """Where a study runs the deployment's engine: the launcher's name and its options.
 
+    An image runs in docker with the text's mounts, a unit's engine as a unit with its limits, all else on this machine.
     Secrets go into a container by name, with the values that they have where rooftop runs.
     """
     if not deployment.image:
-        local: Launcher = registry.load("launchers", "local")  # type: ignore[assignment]
-        return local
-    mounts = [word for one in deployment.mounts if one.source
-              for word in ("--volume", f"{Path(one.source).expanduser()}:{one.target}")]
+        unit = deployment.form == "systemd"
+        return ("systemd", tuple(_LIMIT.findall(deployment.text))) if unit else ("local", ())
+    gpus = deployment.plan.engine != "llamacpp" or deployment.gpus or _GPUS & set(deployment.kept)
+    sources = ((_source(one.source), one.target) for one in deployment.mounts if one.source)
+    mounts = [word for source, target in sources if "$" not in source for word in ("--volume", f"{source}:{target}")]
     secrets = [word for name in deployment.secrets if not name.startswith("--") for word in ("--env", name)]
-    return Docker(deployment.image, ("--gpus", "all", "--ipc", "host", *mounts, *secrets))
+    return "docker", (*(("--gpus", "all") if gpus else ()), "--ipc", "host", *mounts, *secrets)
+
+
+def _source(path: str) -> str:
+    """A mounted folder as docker takes it: absolute, or the name of a volume."""
+    told = os.path.expandvars(str(Path(path).expanduser()))
+    return str(Path(told).absolute()) if path.startswith(".") else told
 
 
 def cautions(deployment: Deployment, plan: Plan) -> tuple[str, ...]:
@@ -188,10 +197,9 @@ def _environment(deployment: Deployment, plan: Plan) -> tuple[Setting, ...]:
 
 
 def _studied(deployment: Deployment) -> tuple[tuple[Setting, ...], tuple[Setting, ...]]:
-    """The settings and variables that mean the same in a study: known values, nothing of a container's inside."""
+    """The settings and variables that mean the same in a study: those of known values."""
     return (tuple(one for one in deployment.plan.settings if _known(one.value)),
-            tuple(one for one in deployment.plan.environment
-                  if _known(one.value) and not (deployment.image and one.name in _INSIDE)))
+            tuple(one for one in deployment.plan.environment if _known(one.value)))
 
 
 def _known(value: SettingValue) -> bool:
@@ -214,6 +222,8 @@ def as_study(deployment: Deployment, name: str = "") -> str:
                        + ", ".join(f"--{size}" for size in deployment.sizes),
                        remedy="write the parallel sizes into the command as plain numbers")
     settings, environment = _studied(deployment)
+    launcher, options = place_of(deployment)
+    binary = plan.binary or ("" if deployment.image else next(iter(_PYTHON.findall(deployment.text)), ""))
     left = [one.name for one in plan.settings if one not in settings]
     lines = [f"# A {deployment.form} deployment of {plan.engine}"
              + (f" {plan.engine_version}" if plan.engine_version else "") + ", as its owner wrote it.",
@@ -221,7 +231,10 @@ def as_study(deployment: Deployment, name: str = "") -> str:
                if deployment.secrets else []),
              *([f"# Left out, their values are not in the text: {', '.join(left)}."] if left else []),
              f"name = {_toml(name or plan.title or plan.model.name)}", f"engine = {_toml(plan.engine or '')}",
-             f"model = {_toml(model)}", *([f"binary = {_toml(plan.binary)}"] if plan.binary else []),
+             f"model = {_toml(model)}", *([f"binary = {_toml(binary)}"] if binary else []),
+             *([f"launcher = {_toml(launcher)}"] if launcher != "local" else []),
+             *([f"image = {_toml(deployment.image)}"] if deployment.image else []),
+             *([f"launcher_options = {json.dumps(options)}"] if options else []),
              *_table("settings", settings), *_table("environment", environment),
              "", "[[setup]]", 'title = "as deployed"', *_degrees(plan.layout),
              "", "# Each further [[setup]] is a variation: another layout, or settings on top of those above.", ""]

@@ -1,5 +1,6 @@
 """One start of one engine: command, readiness, first token, evidence, and its end."""
 
+import math
 import secrets
 import threading
 import time
@@ -15,7 +16,7 @@ from rooftop.domain.launch import Claim, Evidence, Fault, Launch, Server
 from rooftop.domain.launcher import Launcher
 from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Progress, Tell, silent
-from rooftop.domain.vocabulary import state
+from rooftop.domain.vocabulary import state, stops
 from rooftop.errors import RooftopError
 from rooftop.hardware import pagecache
 from rooftop.load.http import fetch
@@ -64,8 +65,10 @@ class Running:
             if start.process is not None and (code := start.process.poll()) is not None:
                 lines = start.text()
                 found = self.engine.witness.fault(lines, code)
-                return found or Fault("unknown", f"a server ended by itself with exit code {code}", "read its log",
-                                      line=len(lines))
+                if found is not None and stops(found.kind):
+                    return found
+                return Fault("unknown", f"a server ended by itself with exit code {code}", "read its log",
+                             line=len(lines))
         return None
 
     def check(self) -> tuple[Claim, ...]:
@@ -90,13 +93,14 @@ class Running:
 
 
 @contextmanager
-def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeout_s: float = 600.0,
+def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeout_s: float | None = None,
             study: str = "", tell: Tell = silent) -> Iterator[Running]:
     """Start what a plan asks for and hold it against what the engine says; everything is gone at the end.
 
     Ready means: every replica answers its ready page and has streamed a token.  A start that fails yields a Running
     whose launch has a fault.  In the folder `logs` each server's log goes to `rooftop-logs/ID/replica-N.log`.
-    `timeout_s` is for readiness.  Raises MissingPart where the engine's program is not here.
+    `timeout_s` is for readiness; None: as long as each phase may take (`catalog/phases.toml`).  Raises MissingPart
+    where the engine's program is not here.
     """
     now = datetime.now(UTC)
     launch = Launch(id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}", plan=plan, servers=(), study=study,
@@ -108,7 +112,7 @@ def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeo
             fault = Fault("layout_not_supported", f"{refusal.rule}: {refusal.reason}", refusal.remedy)
             running.launch = replace(launch, fault=fault)
         else:
-            program = resolve(plan, engine)
+            program = resolve(plan, engine, here=launcher.here)
             folder = logs / LOGS / launch.id
             folder.mkdir(parents=True, exist_ok=True)
             running.starts = tuple(Start(one, program, folder / f"replica-{one.number}.log")
@@ -120,11 +124,11 @@ def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeo
         running.stop()
 
 
-def _launch(running: Running, launcher: Launcher, abort: threading.Event, timeout_s: float, tell: Tell) -> None:
+def _launch(running: Running, launcher: Launcher, abort: threading.Event, timeout_s: float | None, tell: Tell) -> None:
     """Bring all servers up and fill in the launch."""
     engine, plan = running.engine, running.launch.plan
     caches = pagecache.caches(plan.model.path)
-    until = time.monotonic() + timeout_s
+    until = math.inf if timeout_s is None else time.monotonic() + timeout_s
     with ThreadPoolExecutor(len(running.starts), thread_name_prefix="start") as threads:
         try:
             futures = [threads.submit(bring_up, start, engine, launcher, abort, until) for start in running.starts]
@@ -143,10 +147,10 @@ def _launch(running: Running, launcher: Launcher, abort: threading.Event, timeou
                 running.stop()
     for future in futures:
         future.result()
-    running.launch = _launched(running, caches, tell)
+    running.launch = _launched(running, caches, launcher.here, tell)
 
 
-def _launched(running: Running, caches: str, tell: Tell) -> Launch:
+def _launched(running: Running, caches: str, here: bool, tell: Tell) -> Launch:
     """The launch as it came out: failed, or ready with evidence, claims and texts."""
     starts, engine, launch = running.starts, running.engine, running.launch
     plan = launch.plan
@@ -157,7 +161,8 @@ def _launched(running: Running, caches: str, tell: Tell) -> Launch:
         launch, servers=tuple(Server(start.replica.number, start.command.argv, start.command.environment, start.url,
                                      start.replica.cores) for start in starts),
         caches="cold" if caches == "cold" else "warm" if caches == "warm" else "unknown",
-        phases=slowest.phases(engine.phase), engine_version=version(engine, starts[0].program, starts[0].url))
+        phases=slowest.phases(engine.phase),
+        engine_version=version(engine, starts[0].program, starts[0].url, here=here))
     if broken is not None and broken.fault is not None:
         lines = broken.text()
         fault = broken.fault

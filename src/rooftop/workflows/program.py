@@ -1,6 +1,7 @@
 """Which program runs an engine, in which version, and as how many servers."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,12 @@ from rooftop.errors import MissingPart, RooftopError
 from rooftop.load.http import fetch
 
 _VERSION_S = 30.0
+_MODULES = {"vllm": ("-m", "vllm.entrypoints.openai.api_server"), "sglang": ("-m", "sglang.launch_server")}
+_PYTHON = re.compile(r"python[\d.]*")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+# The official images' own: vllm/vllm-openai, lmsysorg/sglang, ghcr.io/ggml-org/llama.cpp (server).
+_IN_IMAGES = {"vllm": ("vllm",), "sglang": ("python3", "-m", "sglang.launch_server"),
+              "llamacpp": ("/app/llama-server",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +34,24 @@ class Replica:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def resolve(plan: Plan, engine: Engine) -> tuple[str, ...]:
+def resolve(plan: Plan, engine: Engine, *, here: bool = True) -> tuple[str, ...]:
     """The words that begin the engine's command.
 
-    `plan.binary` is one of the engine's programs by name, or a path or name of the user's own; "" takes the first of
-    the engine's programs that is here.  Raises MissingPart, with the way to get it, where there is none.
+    `plan.binary` is one of the engine's programs by name, or a path or name of the user's own (of a Python, its module
+    of the engine); "" takes the first of the engine's programs that is here.  Where `here` is false it runs in an
+    image: `plan.binary` as it stands, "" is the program of the engine's official image.  Raises MissingPart, with the
+    way to get it, where there is none.
     """
+    if not here:
+        return (plan.binary,) if plan.binary else _IN_IMAGES.get(engine.name, engine.programs[0].argv)
     named = [program for program in engine.programs if program.name == plan.binary]
     if plan.binary and not named:
         found = shutil.which(Path(plan.binary).expanduser())
         if found is None:
             raise MissingPart(f"there is no program {plan.binary!r} that can be run",
                               remedy=f"give its path, or one of: {', '.join(one.name for one in engine.programs)}")
-        return (str(found),)
+        module = _MODULES.get(engine.name, ()) if _PYTHON.fullmatch(Path(found).name) else ()
+        return (str(found), *module)
     for program in named or engine.programs:
         if _here(program):
             return tuple(sys.executable if word == "{python}" else word for word in program.argv)
@@ -87,15 +98,18 @@ def _gpus(plan: Plan, number: int, count: int) -> tuple[tuple[str, str], ...]:
     return ((_VISIBLE, ",".join(outer[number * each:(number + 1) * each])),) if each else ()
 
 
-def version(engine: Engine, program: tuple[str, ...], url: str) -> str:
-    """The engine's version by its own word: its version page, else `--version`; "" where neither tells."""
+def version(engine: Engine, program: tuple[str, ...], url: str, *, here: bool = True) -> str:
+    """The engine's version by its own word: its version page, else `--version` of a program of this machine.
+
+    "" where neither tells.
+    """
     if engine.pages.version:
         try:
             said = fetch(url + engine.pages.version).json()
         except RooftopError:
             return ""
         return str(said.get("version", "")) if isinstance(said, dict) else ""
-    return _told_version(program)
+    return _told_version(program) if here else ""
 
 
 @cache

@@ -1,16 +1,15 @@
 """What a study would do: its commands and its estimated time, nothing started."""
 
-import shlex
 from dataclasses import dataclass
 
-from rooftop.domain.engine import Engine, Seat
+from rooftop.domain.engine import Command, Engine, Seat
 from rooftop.domain.plan import Plan
 from rooftop.domain.study import Study
 from rooftop.domain.workload import Workload
 from rooftop.hardware.local import this_machine
 from rooftop.store import Store
 from rooftop.workflows.program import replicas, resolve
-from rooftop.workflows.steps import plans, remaining, rounds, steps, workloads
+from rooftop.workflows.steps import launcher_of, plans, remaining, rounds, steps, workloads
 
 START_S = 10.0
 TOKEN_S = 0.02
@@ -70,11 +69,11 @@ def _commands(plan: Plan, engine: Engine) -> tuple[str, ...]:
     refusal = engine.refuses(plan)
     if refusal is not None:
         return (f"refused ({refusal.rule}): {refusal.reason}",)
-    program = resolve(plan, engine)
+    launcher = launcher_of(plan)
+    program = resolve(plan, engine, here=launcher.here)
     lines = []
     for one in replicas(plan, engine):
         seat = Seat(program, EXAMPLE_PORT + one.number, replica=one.number, cores=one.cores)
         command = engine.command(one.plan, seat)
-        words = [f"{name}={shlex.quote(value)}" for name, value in (*command.environment, *one.environment)]
-        lines.append(" ".join((*words, shlex.join(command.argv))))
+        lines.append(launcher.line(Command(command.argv, (*one.environment, *command.environment)), seat))
     return tuple(lines)

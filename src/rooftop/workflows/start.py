@@ -3,10 +3,11 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rooftop.catalog import phases
 from rooftop.domain.engine import Command, Engine, Seat
 from rooftop.domain.launch import Evidence, Fault, Phase
 from rooftop.domain.launcher import Launcher, Process
@@ -14,13 +15,14 @@ from rooftop.domain.vocabulary import stops
 from rooftop.errors import RooftopError, ServerUnreachable
 from rooftop.load.http import fetch
 from rooftop.workflows import decode
+from rooftop.workflows.patience import Patience, remedy, weight_bytes
 from rooftop.workflows.program import Replica
 
 HOST = "127.0.0.1"
 PORT_TRIES = 4
 LATE_LINES = 5000
 _TAIL_S = 0.01
-_PROBE_S = 0.05
+_PROBE_S, _PROBE_SHARE, _PROBE_MAX_S = 0.05, 0.005, 0.25
 DEATH_S = 3.0
 _DECODE_S = 60.0
 
@@ -31,7 +33,7 @@ class Start:
 
     `lines` are (arrival, line), the arrival on the clock of `time.monotonic`, to within 10 ms; `began`, `ready_at` and
     `token_at` are on the same clock.  Once the start's evidence is taken, the last of the lines that follow are `late`;
-    `count` is the number of all lines.
+    `count` is the number of all lines, `fresh` the bytes of the log that came last, a line's beginning included.
     """
 
     replica: Replica
@@ -52,6 +54,8 @@ class Start:
     lines: list[tuple[float, str]] = field(default_factory=list)
     late: deque[str] = field(default_factory=lambda: deque(maxlen=LATE_LINES))
     count: int = 0
+    fresh: bytes = b""
+    patience: Patience = field(default_factory=lambda: Patience(phases.known()))
     _offset: int = 0
     _rest: bytes = b""
 
@@ -62,7 +66,9 @@ class Start:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
+            self.fresh = b""
             return []
+        self.fresh = data
         self._offset += len(data)
         *whole, self._rest = (self._rest + data).split(b"\n")
         now = time.monotonic()
@@ -115,8 +121,11 @@ class Start:
 def bring_up(start: Start, engine: Engine, launcher: Launcher, abort: threading.Event, until: float) -> None:
     """Start a server and wait for its first token; `start.fault` says why there was none.
 
-    A port that someone took between choice and use is exchanged for another, a few times.
+    A port that someone took between choice and use is exchanged for another, a few times.  `until` is the end of the
+    user's own patience (infinite without); a start that hangs by what is usual for its phase is ended before.
     """
+    plan = start.replica.plan
+    start.patience = Patience(phases.known(), weight_bytes(plan.model.path), bool(plan.machine and plan.machine.gpus))
     for last in (*[False] * (PORT_TRIES - 1), True):
         start.port = launcher.free_port(HOST)
         start.url = f"http://{HOST}:{start.port}"
@@ -124,6 +133,7 @@ def bring_up(start: Start, engine: Engine, launcher: Launcher, abort: threading.
         start.command = engine.command(start.replica.plan, seat)
         start.command = Command(start.command.argv, (*start.replica.environment, *start.command.environment))
         start.began = time.monotonic()
+        start.patience.begin(start.began)
         start.process = process = launcher.start(start.command, seat, start.log)
         fault = _await_ready(start, process, engine, abort, until)
         if fault is None:
@@ -146,6 +156,7 @@ def _await_ready(start: Start, process: Process, engine: Engine, abort: threadin
     while not abort.is_set():
         for line in start.tail():
             start.phase = engine.phase(line) or start.phase
+        fresh = start.fresh.decode("utf-8", "replace").replace("\r", "\n")
         if (code := process.poll()) is not None:
             return _death(start, engine, code, "before it was ready")
         now = time.monotonic()
@@ -154,9 +165,11 @@ def _await_ready(start: Start, process: Process, engine: Engine, abort: threadin
                 start.ready_at = time.monotonic()
                 start.phase = "first token"
                 return None
-            probe_at = time.monotonic() + _PROBE_S
-        if now > until:
-            return _hang(start, process, engine)
+            probe_at = time.monotonic() + min(_PROBE_MAX_S, max(_PROBE_S, _PROBE_SHARE * (now - start.began)))
+        start.patience.see(now, start.phase, fresh, process.work() if start.patience.due(now) else None)
+        hang = start.patience.fault(now, start.phase)
+        if hang is not None or now > until:
+            return _hang(start, process, engine, hang)
         abort.wait(_TAIL_S)
     return Fault("stopped", "stopped while it started", "", start.phase)
 
@@ -168,34 +181,42 @@ def _ready(url: str) -> bool:
         return False
 
 
-def _hang(start: Start, process: Process, engine: Engine) -> Fault:
+def _hang(start: Start, process: Process, engine: Engine, hang: Fault | None) -> Fault:
+    """Why it is not ready: a stranger at its port, what the log says, the hang, or the end of the user's patience."""
     lines = [line for _, line in start.lines]
-    waited = time.monotonic() - start.began
+    now = time.monotonic()
     if process.listens(start.port) is False and _ready(start.url + engine.pages.ready):
         return Fault("port_in_use", f"another process answers at port {start.port}, the server itself never did",
                      "end the other process, or start anew: another port will be chosen", start.phase, len(lines))
     found = engine.witness.fault(lines, None)
-    if found is not None:
+    if found is not None and stops(found.kind):
         return found
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "it wrote no log")
-    return Fault("unknown", f"not ready after {waited:.0f} s, and it still runs; its last words: {last}",
-                 "raise start_timeout_s if it only needs longer, else look where its log stops", start.phase,
-                 len(lines))
+    if hang is not None:
+        return replace(hang, reason=f"{hang.reason}; its last words: {_last(lines)}", line=len(lines))
+    row = start.patience.row(start.phase)
+    waited = f"not ready after {now - start.began:.0f} s (start_timeout_s), and it still runs"
+    return Fault("unknown", f"{waited}: {row.kind}, {start.patience.told(now, start.phase)}; its last words: "
+                 f"{_last(lines)}", f"raise start_timeout_s, or leave it out; {remedy(row)}", start.phase, len(lines))
+
+
+def _last(lines: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote no log")
 
 
 def _death(start: Start, engine: Engine, code: int, when: str) -> Fault:
+    """Why it ended, by the log; a mild finding (a lesser kernel, a slow compilation) is no cause of a death."""
     lines = start.finish()
     found = engine.witness.fault(lines, code)
-    if found is not None:
+    if found is not None and stops(found.kind):
         return found
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "it wrote no log")
-    return Fault("unknown", f"it ended {when} with exit code {code}; its last words: {last}",
+    return Fault("unknown", f"it ended {when} with exit code {code}; its last words: {_last(lines)}",
                  "read its log", start.phase, len(lines))
 
 
 def _await_token(start: Start, process: Process, engine: Engine, until: float) -> Fault | None:
     """Ask for a real streamed completion: healthy but dead on the first token is not ready."""
-    timeout_s = max(_DECODE_S, until - time.monotonic())
+    longest_s = start.patience.row("first token").longest_s
+    timeout_s = min(longest_s, max(_DECODE_S, until - time.monotonic()))
     try:
         start.token, start.token_at = decode.first_token(start.url, start.replica.plan.model.name, timeout_s=timeout_s)
         return None

@@ -1,17 +1,20 @@
 """What a study asks for: its plans, load levels, order, and what of it is still to do."""
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 
 from rooftop import registry
 from rooftop.domain import codec
 from rooftop.domain.engine import Engine
-from rooftop.domain.launcher import Launcher
+from rooftop.domain.launcher import Launcher, Place
 from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Machine
+from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting
 from rooftop.domain.study import Setup, Study
 from rooftop.domain.workload import Arrivals, Stop, Workload
@@ -19,6 +22,9 @@ from rooftop.errors import BadInput
 from rooftop.store import Store
 from rooftop.workflows.fetch import find
 from rooftop.workflows.soundness import check_study
+
+LOCAL = "local"
+_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +69,16 @@ def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
             raise BadInput(f"{field} must be at least 1, not {number}")
     if not study.setup:
         raise BadInput("the study has no [[setup]]", remedy="add a [[setup]] table with a layout or settings")
-    model = find(study.model)
+    model = model_of(study)
     made: list[Plan] = []
     for setup in study.setup:
         plan = Plan(model=model, engine=study.engine, layout=setup.layout, machine=machine,
                     settings=_merged(study.settings, setup.settings),
                     environment=_merged(study.environment, setup.environment),
-                    binary=setup.binary or study.binary, title=setup.title or _title(setup))
+                    binary=setup.binary or study.binary, title=setup.title or _title(setup),
+                    launcher=study.launcher if study.launcher != LOCAL else "", image=setup.image or study.image,
+                    launcher_options=study.launcher_options)
+        launcher_of(plan)
         for other in made:
             if other.title == plan.title:
                 raise BadInput(f"two setups are titled {plan.title!r}", remedy="give each [[setup]] a title of its own")
@@ -148,7 +157,33 @@ def engine_of(study: Study) -> Engine:
     return engine
 
 
-def launcher_of(_: Study) -> Launcher:
-    """The launcher that a study names (this machine, until there is another)."""
-    launcher: Launcher = registry.load("launchers", "local")  # type: ignore[assignment]
-    return launcher
+def launcher_of(plan: Plan) -> Launcher:
+    """The launcher that a plan names, for its image, options and model.
+
+    Raises BadInput where there is none of that name, or it cannot give what the plan asks.
+    """
+    launcher: Launcher = registry.load("launchers", plan.launcher or LOCAL)  # type: ignore[assignment]
+    paths = (plan.model.path,) if plan.model.path.startswith("/") and Path(plan.model.path).exists() else ()
+    return launcher.at(Place(plan.image, plan.launcher_options, paths))
+
+
+def model_of(study: Study) -> Model:
+    """The study's model: of the catalog, at a path, or where a container runs it, by its name on a hub or inside.
+
+    Raises MissingPart and BadInput as `fetch.find` does.
+    """
+    try:
+        return find(study.model)
+    except BadInput:
+        inside = any(study.model.startswith(target) for target in _targets(study.launcher_options))
+        if study.launcher != LOCAL and (inside or _HUB.fullmatch(study.model)):
+            return Model(study.model if not inside else Path(study.model).stem, study.model)
+        raise
+
+
+def _targets(options: Sequence[str]) -> Iterator[str]:
+    """Where a container sees what is mounted into it (`SOURCE:TARGET[:MODE]`)."""
+    for flag, value in pairwise((*options, "")):
+        told = flag.partition("=")[2] if flag.startswith("--volume=") else value if flag in ("-v", "--volume") else ""
+        if len(parts := told.split(":")) > 1:
+            yield parts[1].rstrip("/") + "/"

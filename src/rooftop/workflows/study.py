@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from rooftop.domain.engine import Engine
 from rooftop.domain.launch import Fault
-from rooftop.domain.launcher import Launcher
 from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Progress, Tell
 from rooftop.domain.study import Study
@@ -58,7 +57,6 @@ class Site:
 
     study: Study
     engine: Engine
-    launcher: Launcher
     store: Store
     tell: Tell
     clock: Clock
@@ -90,7 +88,7 @@ def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = Fa
         recover(store)
         todo = remaining(study, all_plans, store)
         failed = failed_plans(study, store) if not retry_failed else set()
-        site = Site(study, engine_of(study), launcher_of(study), store, tell, Clock(sum(map(len, todo.values()))))
+        site = Site(study, engine_of(study), store, tell, Clock(sum(map(len, todo.values()))))
         for number, plan in rounds(study, all_plans):
             levels = todo[number, plan.key]
             site.title = plan.title
@@ -130,7 +128,7 @@ def _run_setup(plan: Plan, levels: Sequence[Step], site: Site) -> bool:
     for _ in range(STARTS):
         began = time.monotonic()
         site.say("launch", "starting")
-        with started(plan, engine=site.engine, launcher=site.launcher, logs=site.store.path.parent,
+        with started(plan, engine=site.engine, launcher=launcher_of(plan), logs=site.store.path.parent,
                      timeout_s=site.study.start_timeout_s, study=site.study.name, tell=site.relay) as running:
             target = _target(running, site)
             site.store.add_launch(running.launch, running.log_texts())
