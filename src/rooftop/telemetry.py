@@ -1,6 +1,5 @@
 """Samples at 2 Hz, from whatever sources it is given, while a level runs."""
 
-import http.client
 import os
 import threading
 import time
@@ -8,13 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import psutil
 
 from rooftop.domain.engine import Reading
 from rooftop.domain.trial import Sample
 from rooftop.errors import RooftopError
+
+if TYPE_CHECKING:
+    from psutil import Process
 
 PERIOD_S = 0.5
 _PAGE_LIMIT = 16 << 20
@@ -156,6 +157,8 @@ class _Watch:
 def metrics_page(url: str, read: Callable[[str], tuple[Reading, ...]], *, server: int = 0,
                  headers: Sequence[tuple[str, str]] = (), timeout_s: float = 2.0) -> Source:
     """An engine's metrics page, its text handed to `read`; `server` is the replica it is of."""
+    import http.client
+
     parts = urlsplit(url)
     connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -185,8 +188,8 @@ def processes(pids: Sequence[int]) -> Source:
     processes share in each of them, `server_pss_bytes` once.  The latter comes every ten seconds or more: the kernel
     walks all pages for it.
     """
-    servers: list[psutil.Process] = []
-    clients: list[psutil.Process] = []
+    servers: "list[Process]" = []
+    clients: "list[Process]" = []
     turn, pss_due = 0, 0.0
 
     def get() -> tuple[Reading, ...]:
@@ -229,14 +232,18 @@ def other_cpu_share(samples: Iterable[Sample]) -> float | None:
 
 
 def _machine() -> tuple[Reading, Reading]:
+    import psutil
+
     times = psutil.cpu_times()
     every = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     idle = times.idle + getattr(times, "iowait", 0.0)
     return Reading("machine_busy_s", every - idle, counter=True), Reading("machine_all_s", every, counter=True)
 
 
-def _spent(family: Iterable[psutil.Process]) -> tuple[float, float]:
+def _spent(family: "Iterable[Process]") -> tuple[float, float]:
     """Processor seconds (with those of children that ended and were waited for) and resident bytes of processes."""
+    import psutil
+
     cpu_s = rss = 0.0
     for process in family:
         try:
@@ -249,17 +256,21 @@ def _spent(family: Iterable[psutil.Process]) -> tuple[float, float]:
     return cpu_s, rss
 
 
-def _pss(family: Iterable[psutil.Process]) -> float | None:
+def _pss(family: "Iterable[Process]") -> float | None:
     """Memory of processes with shared pages counted once; None where the kernel does not tell it of each."""
+    import psutil
+
     try:
         return float(sum(process.memory_full_info().pss for process in family))
     except (psutil.Error, AttributeError):
         return None
 
 
-def _trees(pids: Iterable[int]) -> list[psutil.Process]:
+def _trees(pids: Iterable[int]) -> "list[Process]":
     """The processes under `pids`, these included."""
-    found: dict[int, psutil.Process] = {}
+    import psutil
+
+    found: "dict[int, Process]" = {}
     todo = list(pids)
     while todo:
         pid = todo.pop()
@@ -272,7 +283,7 @@ def _trees(pids: Iterable[int]) -> list[psutil.Process]:
     return list(found.values())
 
 
-def _children(process: psutil.Process) -> list[int]:
+def _children(process: "Process") -> list[int]:
     """Children of a process from the kernel's own list: psutil would read every process of the machine for it."""
     tasks = Path(f"/proc/{process.pid}/task")
     if not Path("/proc/thread-self/children").exists():

@@ -2,13 +2,12 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from rooftop import __version__
 from rooftop.domain.host import Host
 from rooftop.domain.machine import Gpu
 from rooftop.errors import ProbeFailed
@@ -146,19 +145,13 @@ def test_without_proc_it_says_so(missing: str) -> None:
     assert missing in caught.value.where
 
 
-def _version() -> str:
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version("rooftop")
-    return "unknown"
-
-
 def test_surroundings() -> None:
     host = server({"/proc/loadavg": "1.25 0.80 0.60 2/300 4711\n"})
     around = local.surroundings(local.this_machine(host), host)
     assert around.load_before == 1.25
     assert around.machine.cores == 8
     assert around.python_version == platform.python_version()
-    assert around.rooftop_version == _version()
+    assert around.rooftop_version == __version__
     assert around.other_cpu_share is None
     assert local.surroundings(around.machine, Recorded()).load_before == 0.0
 

@@ -1,8 +1,9 @@
 import pytest
 
 from rooftop.errors import BadInput, ServerUnreachable
-from rooftop.load.client import find_endpoints, proxy_for
+from rooftop.load.endpoint import find_endpoints
 from rooftop.load.job import Target
+from rooftop.load.place import proxy_for
 from rooftop.load.truth import Truth
 
 PROXY = "http://10.0.0.9:3128"

@@ -12,7 +12,7 @@ import pytest
 
 from rooftop.errors import BadInput, ServerRefused, ServerUnreachable
 from rooftop.load import http
-from rooftop.load.client import secret_values
+from rooftop.load.place import check_url, secret_values
 from tests.load.tiny import Tiny, serving
 
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -63,13 +63,13 @@ def free_port() -> int:
 ])
 def test_a_wrong_url_is_refused(url: str, words: str) -> None:
     with pytest.raises(BadInput, match=words) as caught:
-        http.check_url(url)
+        check_url(url)
     assert "secret" not in f"{caught.value.what}{caught.value.where}{caught.value.remedy}"
 
 
 @pytest.mark.parametrize("url", ["http://localhost:8000", "https://host/a/v1", "http://[::1]:80"])
 def test_a_good_url_passes(url: str) -> None:
-    http.check_url(url)
+    check_url(url)
 
 
 def test_a_secret_is_read_at_the_last_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -12,6 +11,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from rooftop import __version__
 from rooftop.cli.options import POSITIVE, SECONDS, Numbers, check_place, json_option, store_option, write
 from rooftop.cli.reading import adopt, machine, model, plan_command, verify
 from rooftop.domain.workload import Api
@@ -25,7 +25,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="rooftop")
+@click.version_option(__version__, prog_name="rooftop")
 def rooftop() -> None:
     """Which parallel layout serves this LLM fastest here, and how do we know?"""
 
@@ -68,14 +68,13 @@ for command in (verify, model, machine, plan_command, adopt):
 def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_test: bool, report: Path | None,
           store: Path, as_json: bool, **options: Any) -> None:
     """Measure the OpenAI-compatible server at URL (several URLs: replicas of one)."""
-    from rooftop.cli import show
     from rooftop.cli.show_progress import listening
-    from rooftop.stats.summary import summarise
     from rooftop.store import Store
     from rooftop.workflows import bench as workflow
 
     with listening(as_json) as tell:
         if self_test:
+            from rooftop.cli import show
             from rooftop.load.selftest import self_test as test
 
             show.show_self_test(test(tell), as_json)
@@ -87,6 +86,9 @@ def bench(urls: tuple[str, ...], headers: tuple[str, ...], insecure: bool, self_
         asked = workflow.Bench(urls=urls, headers=_headers(headers), verify_tls=not insecure, **options)
         with Store.open(store) as opened:
             trials = workflow.bench(asked, store=opened, tell=tell)
+    from rooftop.cli import show
+    from rooftop.stats.summary import summarise
+
     measurements = [summarise(trial) for trial in trials]
     show.show_bench(trials, measurements, as_json)
     if report:
@@ -241,6 +243,8 @@ def _defect(error: Exception, as_json: bool) -> int:
         from rooftop.cli import show
 
         show.show_json({"error": {"kind": "Defect", "what": repr(error), "where": "", "remedy": ""}})
+    import traceback
+
     click.echo("".join(traceback.format_exception(error)), err=True)
     click.echo("This is a defect of rooftop itself; the lines above tell its authors where.", err=True)
     return 1

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from rooftop.domain.plan import Setting
+from rooftop.domain.setting import Setting
 from rooftop.errors import BadInput
 
 SCHEMA = 1

@@ -7,16 +7,8 @@ from dataclasses import asdict, dataclass
 from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Machine
 from rooftop.domain.model import Model
-
-SettingValue = str | int | float | bool
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One engine flag in the engine's own word, without its leading dashes (`parallel`, `max-num-seqs`)."""
-
-    name: str
-    value: SettingValue
+from rooftop.domain.setting import Setting as Setting
+from rooftop.domain.setting import SettingValue as SettingValue
 
 
 @dataclass(frozen=True, slots=True)

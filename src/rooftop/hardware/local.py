@@ -4,9 +4,9 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from rooftop import __version__
 from rooftop.domain.host import Host
 from rooftop.domain.machine import Gpu, Machine
 from rooftop.domain.trial import Surroundings
@@ -54,12 +54,8 @@ def this_machine(host: Host | None = None) -> Machine:
 def surroundings(machine: Machine, host: Host | None = None) -> Surroundings:
     """The conditions right now: versions, and the load average over the last minute (0 where it is not told)."""
     load = ((host or LocalHost()).read("/proc/loadavg") or "0").split()[0]
-    try:
-        version = metadata.version("rooftop")
-    except metadata.PackageNotFoundError:  # run from its source without being installed
-        version = "unknown"
-    return Surroundings(machine=machine, rooftop_version=version,
-                        python_version=platform.python_version(), load_before=float(load))
+    return Surroundings(machine=machine, rooftop_version=__version__, python_version=platform.python_version(),
+                        load_before=float(load))
 
 
 def cpu_model(host: Host) -> str:

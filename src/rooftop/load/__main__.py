@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rooftop.errors import RooftopError, ServerUnreachable
-from rooftop.load.client import find_endpoints, tls_context
 from rooftop.load.drive import Drive
+from rooftop.load.endpoint import find_endpoints
 from rooftop.load.job import Job
 from rooftop.load.pace import Pace, pool_size
 from rooftop.load.promptness import be_prompt
@@ -75,7 +75,11 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
     if not prompts.index:
         return {"fault": ["BadInput", "there is no prompt to send", ""]}
     writer = Writer(folder)
-    context = tls_context(job.target) if any(endpoint.tls for endpoint in endpoints) else None
+    context = None
+    if any(endpoint.tls for endpoint in endpoints):
+        from rooftop.load.tls import tls_context
+
+        context = tls_context(job.target)
     drive = Drive(endpoints, context, writer, prompts, job.timeout_s)
     drive.listen(sys.stdin.fileno())
     level = Pace(workload)

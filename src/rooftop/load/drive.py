@@ -3,17 +3,21 @@
 import contextlib
 import os
 import select
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import httptools
 
-from rooftop.load.client import ANCILLARY, Connection, Endpoint
+from rooftop.load.client import ANCILLARY, Connection
+from rooftop.load.endpoint import Endpoint
 from rooftop.load.pace import Pace, Waiting
 from rooftop.load.pool import Pool
 from rooftop.load.spool import BATCH_BYTES, ENDS, MISSING, NOTHING, READ_MOST, Writer
+
+if TYPE_CHECKING:
+    import ssl
 
 SPIN_NS = 80_000
 SPARE = 8  # idle connections to have at hand where the number of open streams has no limit
@@ -29,7 +33,7 @@ class Drive:
     `prompt` gives the request head's end and the body of prompt i; `tell` hears once a second how far things are.
     """
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], context: ssl.SSLContext | None, writer: Writer,
+    def __init__(self, endpoints: tuple[Endpoint, ...], context: "ssl.SSLContext | None", writer: Writer,
                  prompt: Callable[[int], tuple[bytes, memoryview, int]], timeout_s: float) -> None:
         self.pool = Pool(endpoints, context)
         self.writer, self.prompt = writer, prompt
@@ -310,7 +314,7 @@ class Drive:
             try:
                 ready = connection.advance()
             except OSError as error:
-                kind = "tls" if isinstance(error, ssl.SSLError) else "connect"
+                kind = "tls" if connection.tls is not None and connection.tls.is_fault(error) else "connect"
                 self._refused(connection, kind, error.strerror or str(error))
                 return
             if ready:
@@ -344,7 +348,8 @@ class Drive:
         except BlockingIOError:
             return
         except OSError as error:
-            self._broken(connection, "tls" if isinstance(error, ssl.SSLError) else "reset", str(error))
+            kind = "tls" if connection.tls is not None and connection.tls.is_fault(error) else "reset"
+            self._broken(connection, kind, str(error))
             return
         if not count:
             if stamp == b"eof":

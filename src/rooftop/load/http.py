@@ -1,23 +1,26 @@
 """Small blocking HTTP for probing, tokenizing and metrics pages; nothing here is timed.
 
-Connections are direct: no proxy is ever used, because the load client uses none and a probe must see what it will see.
+It goes the load client's way (proxy, Unix socket), because a probe must see what the load will see.
 """
 
-import http.client
 import json
+import os
 import re
 import socket
-import ssl
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from rooftop.errors import BadInput, Failure, ServerRefused, ServerUnreachable
-from rooftop.load.client import secret_values
+import httptools
+
+from rooftop.errors import Failure, ServerRefused, ServerUnreachable
 from rooftop.load.job import Target
+from rooftop.load.place import check_url, find_place, reach, secret_values
+from rooftop.load.stream import Sink
 
 Pairs = Sequence[tuple[str, str]]
 MOST_BYTES = 64 * 2**20
@@ -65,18 +68,13 @@ class Session:
         self.url = url.rstrip("/")
         self.timeout_s = timeout_s
         self.key_env = secret_headers[0][1] if secret_headers else ""
+        self.verify_tls = verify_tls
         self._secrets = secret_values(secret_headers)
-        self._headers = {"Accept": "*/*", **dict(headers), **dict(self._secrets)}
-        parts = urlsplit(self.url)
-        self._prefix = parts.path
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            if not verify_tls:
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            self._wire: http.client.HTTPConnection = http.client.HTTPSConnection(parts.hostname or "", parts.port,
-                                                                                 context=context)
-        else:
-            self._wire = http.client.HTTPConnection(parts.hostname or "", parts.port)
+        self._place = find_place(self.url, os.environ)
+        self._wire: socket.socket | None = None
+        mine = {"Host": self._place.authority, "Accept": "*/*", "Accept-Encoding": "identity", **dict(headers),
+                **dict(self._secrets)}
+        self._head = "".join(f"{name}: {value}\r\n" for name, value in mine.items())
 
     def get(self, path: str) -> Answer:
         """GET `path`; any status is an Answer.  Raises ServerUnreachable, or ServerRefused for a broken answer."""
@@ -89,7 +87,9 @@ class Session:
 
     def close(self) -> None:
         """Close the connection; the next request would open it anew."""
-        self._wire.close()
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
 
     def __enter__(self) -> Self:
         return self
@@ -106,41 +106,96 @@ class Session:
 
     def _exchange(self, method: str, path: str, data: bytes | None, timeout_s: float) -> Answer:
         while True:
-            kept = self._wire.sock is not None
+            kept = self._wire is not None
             try:
-                return self._once(method, path, data, timeout_s)
-            except (OSError, http.client.HTTPException) as error:
+                return self._once(method, path, data, time.monotonic() + timeout_s)
+            except (OSError, UnicodeError, httptools.HttpParserError) as error:
                 self.close()
                 if not (kept and isinstance(error, ConnectionResetError | BrokenPipeError)):
                     raise _fault(error, self.url + path, timeout_s) from error
+            except (ServerRefused, KeyboardInterrupt):
+                self.close()
+                raise
 
-    def _once(self, method: str, path: str, data: bytes | None, timeout_s: float) -> Answer:
-        until = time.monotonic() + timeout_s
-        self._wire.timeout = timeout_s
-        if self._wire.sock is not None:
-            self._wire.sock.settimeout(timeout_s)
-        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
-        self._wire.request(method, self._prefix + path, data, headers)
-        with self._wire.getresponse() as response:
-            body = _read(response, until)
-            pairs = tuple((name.lower(), value) for name, value in response.getheaders())
-        return Answer(response.status, pairs, body)
+    def _once(self, method: str, path: str, data: bytes | None, until: float) -> Answer:
+        if self._wire is None:
+            self._wire = self._connect(until - time.monotonic())
+        head = f"{method} {self._place.origin}{self._place.path + path or '/'} HTTP/1.1\r\n{self._head}"
+        if data is not None:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+        self._wire.settimeout(max(0.001, until - time.monotonic()))
+        self._wire.sendall(head.encode("latin-1") + b"\r\n" + (data or b""))
+        sink = _read(self._wire, until, self.url + path)
+        if not sink.kept:
+            self.close()
+        return Answer(sink.status, tuple(sink.headers.items()), b"".join(sink.parts))
+
+    def _connect(self, timeout_s: float) -> socket.socket:
+        place = self._place
+        with ExitStack() as stack:
+            wire, _ = reach(place, timeout_s)
+            stack.callback(wire.close)
+            if place.tunnel:
+                wire.sendall(f"CONNECT {place.tunnel} HTTP/1.1\r\nHost: {place.tunnel}\r\n\r\n".encode("latin-1"))
+                _read_tunnel(wire)
+            if place.tls:
+                from rooftop.load.tls import make_context
+
+                wire = make_context(verify=self.verify_tls).wrap_socket(wire, server_hostname=place.host)
+            stack.pop_all()
+        return wire
 
 
-def _read(response: http.client.HTTPResponse, until: float) -> bytes:
-    """The whole body.  Raises IncompleteRead for a cut one, TimeoutError past `until` on the monotonic clock."""
-    parts, size = [], 0
-    while part := response.read1(65536):
-        parts.append(part)
-        size += len(part)
-        if size > MOST_BYTES:
-            raise http.client.LineTooLong("answer")
-        if time.monotonic() > until:
+def _read(wire: socket.socket, until: float, where: str) -> Sink:
+    """One response.
+
+    Raises ServerRefused for one that is cut or does not end, TimeoutError past `until` on the monotonic clock,
+    ConnectionResetError where there is none, HttpParserError.
+    """
+    sink = Sink()
+    sink.parser = parser = httptools.HttpResponseParser(sink)
+    size = 0
+    while True:
+        left = until - time.monotonic()
+        if left <= 0:
             raise TimeoutError("the answer did not end")
-    if response.length:
-        raise http.client.IncompleteRead(b"", response.length)
-    response.read()
-    return b"".join(parts)
+        wire.settimeout(left)
+        data = wire.recv(65536)
+        size += len(data)
+        if not data:
+            _check_cut(sink, size, where)
+            return sink
+        if size > MOST_BYTES:
+            raise ServerRefused("the answer does not end", where=where, remedy="check the path: no page is that long")
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not sink.complete:
+                raise
+            sink.kept = False
+        if sink.complete:
+            return sink
+
+
+def _check_cut(sink: Sink, size: int, where: str) -> None:
+    """The connection has ended: so has the body of an answer that tells no length.  Raises as `_read`."""
+    if not size:
+        raise ConnectionResetError("closed without an answer")
+    sink.status = sink.parser.get_status_code()
+    if sink.status < 200 or "content-length" in sink.headers or "transfer-encoding" in sink.headers:
+        raise ServerRefused("the answer broke off", where=where, remedy="see the server's log, and any proxy between")
+
+
+def _read_tunnel(wire: socket.socket) -> None:
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        data = wire.recv(1)
+        if not data or len(answer) > 8192:
+            raise OSError("the proxy gave no answer to CONNECT")
+        answer += data
+    words = answer.split(b"\r\n", 1)[0].decode("latin-1")
+    if words.split()[1:2] != ["200"]:
+        raise OSError(f"the proxy refused: {words}")
 
 
 def session(target: Target, server: int = 0, *, timeout_s: float = 60.0) -> Session:
@@ -155,26 +210,6 @@ def fetch(url: str, *, timeout_s: float = 5.0) -> Answer:
     check_url(page)
     with Session(page, timeout_s=timeout_s) as server:
         return server.get(mark + query)
-
-
-def check_url(url: str) -> None:
-    """Raise BadInput, with the remedy, unless `url` is http or https with a host and no secrets in it."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise BadInput(f"not a URL: {error}", where=url, remedy="write it as http://host:port") from error
-    if parts.username is not None or parts.password is not None:
-        raise BadInput("the URL holds a user name or password", remedy="put the key in an environment variable and "
-                       "name it with --api-key-env")
-    if parts.scheme not in ("http", "https"):
-        bare = url.split("://")[-1]
-        raise BadInput("the URL must begin with http:// or https://", where=url, remedy=f"try http://{bare}")
-    if not parts.hostname or port == 0:
-        raise BadInput("the URL names no host" if port != 0 else "port 0 is no port", where=url,
-                       remedy="write it as http://host:port")
-    if parts.query or parts.fragment or re.search(r"[\s\x00-\x1f]", url):
-        raise BadInput("the URL must hold no query, no fragment and no blanks", where=url)
 
 
 def refusal(server: Session, path: str, answer: Answer) -> ServerRefused:
@@ -231,30 +266,28 @@ def _unauthorized(server: Session, where: str, status: int) -> ServerRefused:
 
 
 def _fault(error: Exception, where: str, timeout_s: float) -> Failure:
-    host = urlsplit(where).hostname
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror | UnicodeError):
+        host = urlsplit(where).hostname
         return ServerUnreachable(f"the name {host!r} cannot be resolved", where=where, remedy="check the host name")
-    if isinstance(error, ConnectionRefusedError):
+    if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         return ServerUnreachable("nothing listens there", where=where,
                                  remedy="start the server, or check host and port")
     if isinstance(error, TimeoutError):
         return ServerUnreachable(f"no full answer within {timeout_s:g} s", where=where,
                                  remedy="check that the server is up and not stalled, and that no firewall is between")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return ServerUnreachable(f"the TLS certificate is not trusted: {error.verify_message}", where=where,
-                                 remedy="set SSL_CERT_FILE to your authority's certificate, or turn the check off")
-    if isinstance(error, ssl.SSLError):
-        return ServerUnreachable(f"TLS failed: {error.reason or error}", where=where,
-                                 remedy="if the server speaks plain HTTP, write http:// instead of https://")
+    if isinstance(error, httptools.HttpParserError):
+        return ServerRefused(f"what listens there does not speak HTTP ({error})", where=where,
+                             remedy="check the port; if it speaks TLS, write https://")
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return ServerUnreachable("the connection was closed without an answer", where=where,
                                  remedy="see the server's log; if it speaks TLS, write https://")
-    if isinstance(error, http.client.IncompleteRead):
-        return ServerRefused("the answer broke off", where=where, remedy="see the server's log, and any proxy between")
-    if isinstance(error, http.client.LineTooLong):
-        return ServerRefused("the answer does not end", where=where, remedy="check the path: no page is that long")
-    if isinstance(error, http.client.HTTPException):
-        return ServerRefused(f"what listens there does not speak HTTP ({type(error).__name__})", where=where,
-                             remedy="check the port; if it speaks TLS, write https://")
-    return ServerUnreachable(f"the connection failed: {error.strerror or error}" if isinstance(error, OSError)
-                             else str(error), where=where, remedy="check network, host and port")
+    distrust: str | None = getattr(error, "verify_message", None)
+    if distrust is not None:
+        return ServerUnreachable(f"the TLS certificate is not trusted: {distrust}", where=where,
+                                 remedy="set SSL_CERT_FILE to your authority's certificate, or turn the check off")
+    reason: str | None = getattr(error, "reason", None)
+    if reason is not None:
+        return ServerUnreachable(f"TLS failed: {reason}", where=where,
+                                 remedy="if the server speaks plain HTTP, write http:// instead of https://")
+    return ServerUnreachable(f"the connection failed: {getattr(error, 'strerror', '') or error}", where=where,
+                             remedy="check network, host and port")

@@ -2,9 +2,13 @@
 
 import select
 import socket
-import ssl
+from typing import TYPE_CHECKING
 
-from rooftop.load.client import Connection, Endpoint, stamp_receives
+from rooftop.load.client import Connection, stamp_receives
+from rooftop.load.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    import ssl
 
 READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
@@ -20,7 +24,7 @@ class Pool:
     __slots__ = ("connect_ns", "connections", "context", "endpoints", "epoll", "idle", "keeper", "opened", "refused",
                  "tls_ns")
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], context: ssl.SSLContext | None) -> None:
+    def __init__(self, endpoints: tuple[Endpoint, ...], context: "ssl.SSLContext | None") -> None:
         self.endpoints, self.context = endpoints, context
         self.epoll = select.epoll()
         self.connections: dict[int, Connection] = {}

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rooftop.domain.trial import CountSource, Reply
+from rooftop.domain.reply import CountSource, Reply
 from rooftop.load.chunk import read_chunk
 from rooftop.load.stream import Content, Response, scan, text_of, unframe
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httptools
 
-from rooftop.domain.trial import CountSource
+from rooftop.domain.reply import CountSource
 from rooftop.load.chunk import Chunk, read_chunk
 
 MAX_BODY = 1 << 28
@@ -32,32 +32,36 @@ class Response:
     fault: str = ""
 
 
-class _Sink:
+class Sink:
     """What the HTTP parser calls: keeps the first final response, lets 1xx pass."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.length = 0
         self.headers: dict[str, str] = {}
-        self.complete = False
+        self.complete = self.kept = False
         self.status = 0
         self.parser: Any = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """A header line."""
         if not self.complete:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
         if not self.complete:
             self.parts.append(data)
             self.length += len(data)
 
     def on_message_complete(self) -> None:
+        """The end of a response; that of a 1xx is none."""
         if self.complete:
             return
         self.status = self.parser.get_status_code()
         if self.status >= 200:
             self.complete = True
+            self.kept = self.parser.should_keep_alive()
         else:
             self.headers.clear()
 
@@ -67,7 +71,7 @@ def unframe(raw: bytes, sizes: Sequence[int], *, closed: bool = True) -> Respons
 
     Undoes chunked framing and gzip or deflate.  What cannot be read is told in `fault`; nothing is raised.
     """
-    sink = _Sink()
+    sink = Sink()
     sink.parser = parser = httptools.HttpResponseParser(sink)
     response = Response()
     view = memoryview(raw)

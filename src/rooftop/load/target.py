@@ -9,6 +9,7 @@ from rooftop.domain.workload import Api
 from rooftop.errors import BadInput, ServerRefused
 from rooftop.load import http, tokenizer
 from rooftop.load.job import Target
+from rooftop.load.place import UNIX, check_url
 
 ROUTES: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 FIELDS = {"stream_usage": "include_usage", "usage_per_chunk": "continuous_usage_stats", "token_ids": "return_token_ids",
@@ -36,7 +37,7 @@ def probe(urls: Sequence[str], *, model: str = "", api: Api | None = None, key_e
 
     A URL is `http://host:port`, with or without `/v1` or the full path of an API.  `model` may be "" where the server
     has exactly one.  `api` None: completions where the server has it (its prompt length is exact), else chat.
-    `key_env` names the environment variable with the API key (see `http.secret_values`).  `timeout_s` holds for a page;
+    `key_env` names the environment variable with the API key (see `load/place.py`).  `timeout_s` holds for a page;
     a reply gets six times as long.
     A field counts as taken if a request with it succeeds and, for counts in the stream, if the stream carries them; a
     server that ignores a field silently cannot be told from one that obeys, unless its reply ends early.
@@ -64,7 +65,9 @@ def probe(urls: Sequence[str], *, model: str = "", api: Api | None = None, key_e
 
 def _split(url: str) -> tuple[str, Api | None]:
     """Base URL, and the API if the URL names one."""
-    http.check_url(url)
+    check_url(url)
+    if url.startswith(UNIX):
+        return url, None
     base = url.rstrip("/")
     for api, route in ROUTES.items():
         if base.endswith(route):

@@ -10,7 +10,7 @@ from rooftop.domain.progress import Progress, Tell
 from rooftop.domain.trial import Trial
 from rooftop.domain.workload import Api, Arrivals, Stop, Workload
 from rooftop.errors import EngineDied, Interrupted, StoreFailed
-from rooftop.load.http import check_url
+from rooftop.load.place import check_url
 from rooftop.load.target import probe
 from rooftop.store import Store
 from rooftop.workflows.run import Slot, recover, run_level

@@ -20,7 +20,7 @@ from rooftop.errors import BadInput, StoreFailed
 from rooftop.hardware.local import surroundings, this_machine
 from rooftop.load import level as levels
 from rooftop.load import prompts
-from rooftop.load.client import secret_values
+from rooftop.load.place import secret_values
 from rooftop.load.job import Job, Target
 from rooftop.load.spool import read_job
 from rooftop.store import Store

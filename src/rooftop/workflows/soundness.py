@@ -3,10 +3,13 @@
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from rooftop.domain.plan import Setting
-from rooftop.domain.study import Study
 from rooftop.errors import BadInput
+
+if TYPE_CHECKING:
+    from rooftop.domain.plan import Setting
+    from rooftop.domain.study import Study
 
 MOST_LEVELS = 100_000
 DAY_S = 86_400.0
@@ -15,7 +18,7 @@ LONGEST_WORD = 200
 Bound = tuple[str, float | None, float, float]
 
 
-def check_study(study: Study, where: str) -> None:
+def check_study(study: "Study", where: str) -> None:
     """Refuse what no run could take: numbers out of any reason, and words that no command or terminal can hold.
 
     `where` is the file, for the message.  Raises BadInput for the first thing that is wrong.
@@ -33,7 +36,7 @@ def check_bounds(bounds: Iterable[Bound]) -> None:
         raise BadInput(what)
 
 
-def _numbers(study: Study) -> Iterator[str]:
+def _numbers(study: "Study") -> Iterator[str]:
     load, order = study.load, study.order
     yield from (text for users in load.concurrency if (text := _outside("load.concurrency", users, 1, 10_000)))
     bounds: tuple[Bound, ...] = (
@@ -65,7 +68,7 @@ def _outside(name: str, value: float | None, least: float, most: float) -> str:
     return f"{name} must be from {least:.15g} to {most:.15g}, not {value:g}"
 
 
-def _words(study: Study) -> Iterator[str]:
+def _words(study: "Study") -> Iterator[str]:
     if not study.name.strip():
         yield "name must not be empty"
     if not study.model.strip():
@@ -85,7 +88,7 @@ def _words(study: Study) -> Iterator[str]:
         yield from _settings(f"{place}environment", environment)
 
 
-def _settings(place: str, settings: tuple[Setting, ...]) -> Iterator[str]:
+def _settings(place: str, settings: "tuple[Setting, ...]") -> Iterator[str]:
     for one in settings:
         if not one.name or not one.name.isprintable() or any(letter in one.name for letter in " ="):
             yield f"{place} has a key that cannot be a name: {one.name[:60]!r}"
