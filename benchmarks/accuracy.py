@@ -63,7 +63,9 @@ def order(scored: list[Scored], verbose: bool) -> None:
 
 
 def read_rows(file: Path, shapes: Shapes) -> tuple[list[Row], Counter[str], Counter[str]]:
-    rows, refused, total = [], Counter(), Counter()
+    rows: list[Row] = []
+    refused: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     with file.open(newline="", encoding="utf-8") as lines:
         for found in csv.DictReader(lines):
             fields = {name: (found.get(name) or "").strip() for name in COLUMNS}

@@ -70,10 +70,11 @@ def usable(row: Row) -> bool:
 
 
 def spreads(scored: list[Scored]) -> dict[tuple[str, str], tuple[float, float]]:
-    """Weighted 10 and 90 % of the log errors by kind and metric."""
+    """10 and 90 % of the log errors by kind and metric; rows of one machine, model and engine count as one together."""
     groups = defaultdict(list)
-    for one, weight in zip(scored, weights([one.row for one in scored]), strict=True):
-        groups[one.spread_key].append((one.spread_error, weight))
+    counts = Counter(one.row.machine_key for one in scored)
+    for one in scored:
+        groups[one.spread_key].append((one.spread_error, 1 / counts[one.row.machine_key]))
     return {key: quantiles(*np.array(found).T) for key, found in groups.items()}
 
 

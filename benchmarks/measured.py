@@ -8,7 +8,7 @@ from rooftop.catalog import gpus
 from rooftop.catalog.machines import assumed
 from rooftop.domain.architecture import Architecture, Matrix, NumberFormat
 from rooftop.domain.layout import Layout
-from rooftop.domain.machine import Group, Link, Machine
+from rooftop.domain.machine import Gpu, Group, Link, Machine
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting
 from rooftop.errors import BadInput
@@ -69,6 +69,10 @@ class Row:
     varied: bool
 
     @property
+    def gpu(self) -> Gpu:
+        return self.plan.machine.gpus[0] if self.plan.machine else Gpu("")
+
+    @property
     def machine_key(self) -> tuple[str, ...]:
         machine = self.plan.machine.name if self.plan.machine else ""
         return (self.source, machine, self.architecture.name, self.quant, str(self.plan.engine), self.metric, self.kind)
@@ -82,7 +86,8 @@ class Row:
     @property
     def spread_kind(self) -> str:
         """The ledger's word for rows of this kind."""
-        return spread_kind(self.users, decodes=self.kind == "decode rate")
+        kind = spread_kind(self.users, self.gpu, decodes=self.kind == "decode rate")
+        return "few" if (kind, self.metric) == ("far", "TTFT") else kind
 
     @property
     def spread_metric(self) -> str:
@@ -163,9 +168,13 @@ def largest(architecture: Architecture) -> NumberFormat:
 def requantized(architecture: Architecture, form: NumberFormat, quant: str) -> Architecture:
     """The shape with its linear layers in another format, as that format's usual checkpoints have it.
 
-    fp8: all linear layers (a scale a tensor where the words say so).  nvfp4 and mxfp4: feed-forward only.
+    fp8: all linear layers (a scale a tensor where the words say so).  nvfp4 and mxfp4: feed-forward only.  Four bits:
+    all but linear attention and, beside it, shared experts, which the recipes for such models (Qwen3-Next, Qwen3.5)
+    keep in 16 bits: llm-compressor's examples, Intel AutoRound's cards.
     """
     parts = ("mlp", "experts", "shared_experts") if form in (NVFP4, MXFP4) else LINEAR
+    if form.bits <= 4 and any(matrix.part == "linear" for matrix in architecture.matrices):
+        parts = tuple(part for part in parts if part not in ("linear", "shared_experts"))
     form = FP8 if "tensor" in quant else form
 
     def changed(matrix: Matrix) -> Matrix:

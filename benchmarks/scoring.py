@@ -35,7 +35,7 @@ class Scored:
     def spread_key(self) -> tuple[str, str]:
         """Which spread its error belongs to: at few users a time between tokens is a rate turned over."""
         kind, metric = self.row.spread_kind, self.row.spread_metric
-        return kind, "rate" if kind == "few" and metric == "tpot" else metric
+        return kind, "rate" if kind in ("few", "far") and metric == "tpot" else metric
 
     @property
     def spread_error(self) -> float:

@@ -39,13 +39,13 @@ def test_one_dense_step_by_hand() -> None:
     """Llama 3.1 8B in bf16 on one H100: every term written out."""
     made = model(LLAMA, "1x H100 SXM", Layout())
     table = ledger.known()
-    gemm = kernel(table, made.gpu, "gemm", "bf16")
+    gemm = kernel(table, made.gpu, "gemm", "bf16", "vllm")
     cost = decode(made, context=1000)
     bandwidth = 3350e9
     sizes = {"qkv": 4096 * 6144, "o": 4096 * 4096, "gate_up": 4096 * 28672, "down": 4096 * 14336}
     weights = 32 * sum(2 * size + 4 * size ** 0.5 for size in sizes.values())
     head = 2 * 4096 * 128256 + 4 * (4096 * 128256) ** 0.5
-    attention = kernel(table, made.gpu, "attention", "bf16")
+    attention = kernel(table, made.gpu, "attention", "bf16", "vllm")
     cache = 32 * 1001 * 2 * 8 * 128 * 2 / (attention.memory / (1 + attention.fill) * bandwidth)
     memory = (weights + head) / (gemm.memory * bandwidth) + cache
     assert cost.by_cause["memory"] == pytest.approx(memory, rel=1e-3)
@@ -174,10 +174,40 @@ def test_every_constant_says_where_it_is_from() -> None:
     assert all(one.source for one in table.timings)
 
 
-def test_a_broken_ledger_names_its_place() -> None:
+@pytest.mark.parametrize(("texts", "where"), [
+    (('[[kernel]]\ngeneration = "x"', "", ""), "efficiency.toml"), (("constant = [", "", ""), "efficiency.toml"),
+    (("", "generation,operation\nx,gemm\n", ""), "kernels.csv"),
+    (("", "generation,operation,format,engine,base_us,memory,compute,fill,rows,error,systems\n"
+          "x,gemm,bf16,,1,3,1,0,1,0,y\n", ""), "kernels.csv"),
+    (("", "", "gpu,ranks\nH100,many\n"), "allreduce.csv")])
+def test_a_broken_ledger_names_its_place(texts: tuple[str, str, str], where: str) -> None:
     with pytest.raises(BadInput) as caught:
-        ledger.read('[[kernel]]\ngeneration = "x"', "")
-    assert caught.value.where == "efficiency.toml"
-    with pytest.raises(BadInput) as caught:
-        ledger.read("", "gpu,ranks\nH100,many\n")
-    assert caught.value.where in ("efficiency.toml", "allreduce.csv")
+        ledger.read(*texts)
+    assert caught.value.where == where
+
+
+def test_an_engines_own_kernel_comes_before_that_of_all() -> None:
+    table, gpu = ledger.known(), machine("1x H100 SXM").gpus[0]
+    assert kernel(table, gpu, "attention", "bf16", "sglang").engine == "sglang"
+    assert kernel(table, gpu, "attention", "bf16", "llamacpp").engine == ""
+    assert kernel(table, gpu, "moe", "mxfp4", "sglang").engine == ""
+
+
+def test_shared_experts_run_beside_the_routed_ones_in_a_graph() -> None:
+    """Their launches are hidden; their bytes are not.  An old vLLM and a step without graphs show both."""
+    new, old, eager = (decode(model("GLM-4.5", SERVER, Layout(8), "vllm", version, **flags)) for version, flags in (
+        ("0.20.0", {}), ("0.11.0", {}), ("0.20.0", {"enforce_eager": True})))
+    names = ("shared_experts gate_up", "shared_experts down_proj")
+    launch, memory = ([sum(one.seconds for one in cost.terms if one.operation in names and one.cause == cause)
+                       for cost in (new, old, eager)] for cause in ("launch", "memory"))
+    assert launch[0] == 0 < launch[1] == launch[2]
+    assert memory[0] == memory[1] == memory[2] > 0
+    many = decode(model("GLM-4.5", SERVER, Layout(8), "vllm", "0.20.0"), 512)
+    assert sum(one.seconds for one in many.terms if one.operation in names and one.cause == "launch") > 0
+
+
+def test_a_stage_schedules_while_the_one_before_it_works() -> None:
+    one, eight = (decode(model(KIMI, SERVER, layout, "sglang")).by_cause["host"]
+                  for layout in (Layout(1, 1), Layout(1, 8)))
+    assert eight == pytest.approx(ledger.known().value("host_behind_us") * 1e-6 + 5e-6)
+    assert one < eight

@@ -93,8 +93,9 @@ class Kernel:
     """How fast one kind of operation runs on one generation of GPUs.
 
     time = base_s + max(bytes / (memory x bandwidth), operations / (compute x peak)).  operation: gemm, moe, attention,
-    mla.  format: of the weights (bf16, fp8, fp8 block, nvfp4, mxfp4, int4), or of the cache.  fill: of attention, the
-    batch that reaches half of the share of bandwidth: share = memory x B / (B + fill).
+    mla, linear (attention with a state).  format: of the weights (bf16, fp8, fp8 block, nvfp4, mxfp4, int4), or of the
+    cache.  fill: of attention, the batch that reaches half of the share of bandwidth: share = memory x B / (B + fill).
+    engine: whose kernel, "" = all engines' together.
     """
 
     generation: str
@@ -105,6 +106,7 @@ class Kernel:
     compute: float
     source: str
     fill: float = 0.0
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

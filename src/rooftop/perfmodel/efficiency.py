@@ -7,6 +7,8 @@ from rooftop.domain.stepcost import Kernel, Ledger
 GENERATIONS = {"8.0": "ampere", "8.6": "ada", "8.9": "ada", "9.0": "hopper", "10.0": "blackwell", "10.3": "blackwell",
                "12.0": "sm120", "12.1": "sm120"}
 """Compute capability -> whose kernel times hold for it (8.6 has none of its own; like 8.9 it has GDDR6)."""
+TIMED = ("8.0", "8.9", "9.0", "10.0", "10.3", "12.0")
+"""Compute capabilities of which a GPU was timed; 8.6 and 12.1 (GB10) have other memory than what stands in for them."""
 STAND_IN = "hopper"
 """Whose efficiencies stand for GPUs without any (AMD, Volta, Turing)."""
 NEAREST = {"nvfp4": ("mxfp4", "int4", "fp8 block", "bf16"), "mxfp4": ("int4", "nvfp4", "fp8 block", "bf16"),
@@ -18,6 +20,11 @@ NEAREST = {"nvfp4": ("mxfp4", "int4", "fp8 block", "bf16"), "mxfp4": ("int4", "n
 def generation(gpu: Gpu) -> str:
     """The generation whose measured kernels hold for a GPU; hopper's stand in for those without."""
     return GENERATIONS.get(gpu.sm, STAND_IN)
+
+
+def timed(gpu: Gpu) -> bool:
+    """Whether kernels of a GPU of its kind were timed, and no other's stand in."""
+    return gpu.vendor == "nvidia" and gpu.sm in TIMED
 
 
 def kernel_format(form: NumberFormat) -> str:
@@ -55,18 +62,20 @@ def peak(form: str, gpu: Gpu) -> float | None:
     return gpu.flops_per_s("fp4" if form == "nvfp4" else "fp8") or sixteen
 
 
-def kernel(ledger: Ledger, gpu: Gpu, operation: str, form: str) -> Kernel:
-    """The efficiency of an operation; the nearest format's, then the stand-in generation's, where it was not measured.
+def kernel(ledger: Ledger, gpu: Gpu, operation: str, form: str, engine: str = "") -> Kernel:
+    """The efficiency of an operation: the engine's own kernel, else that of all engines together.
 
-    Products whose weights alone are small run like 16-bit ones, for they multiply in 16 bits.
+    Where the format was not measured, the nearest format stands in; then the stand-in generation.  Products whose
+    weights alone are small run like 16-bit ones, for they multiply in 16 bits.
 
     Raises KeyError where the ledger has nothing for the operation.
     """
-    table = {(one.generation, one.operation, one.format): one for one in ledger.kernels}
+    table = {(one.generation, one.format, one.engine): one for one in ledger.kernels if one.operation == operation}
     names = (form, "bf16") if operation == "gemm" and weight_only(form, gpu) else (form, *NEAREST.get(form, ()))
     for made in (generation(gpu), STAND_IN):
         for name in names:
-            found = table.get((made, operation, name))
-            if found is not None:
-                return found
+            for whose in (engine, ""):
+                found = table.get((made, name, whose))
+                if found is not None:
+                    return found
     raise KeyError(f"{operation} {form}")

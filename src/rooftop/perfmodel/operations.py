@@ -17,6 +17,10 @@ ROUTING_SKEW = 0.7
 """How unevenly experts are chosen.  With it as many experts are met as the kernel times of aiconfigurator-core 0.12.0
 for its skewed routing (power_law_1.2) tell beside those for balanced routing: 150 of 384 by 32 tokens of 8 experts;
 0.7 gives 148, 0.5 (its power_law_1.01) 170, uniform routing 188."""
+SMALL = {"mla": 5, "linear": 4}
+"""Small kernels beside an attention; 2 where not named."""
+QUANTIZED = ("fp8", "fp8 block", "nvfp4")
+"""Formats of weights whose products need their input quantized."""
 EXPERT_KERNELS = 7
 """Launches of a mixture of experts without graphs: sort, align, two products, activation, quantization, sum."""
 
@@ -97,8 +101,8 @@ class Work:
     """All that one rank of one pipeline stage does.
 
     small: further kernels over all layers (norms, rotary embedding, cache write, activation, routing, quantization)
-    that move next to no bytes.  expert_layers: those with experts.  norm_sums: layers whose norm over all heads needs a
-    sum over the ranks that share the heads (MiniMax-M2).
+    that move next to no bytes; beside: those of them that are the shared experts'.  expert_layers: those with experts.
+    norm_sums: layers whose norm over all heads needs a sum over the ranks that share the heads (MiniMax-M2).
     """
 
     layers: int
@@ -110,6 +114,7 @@ class Work:
     norm_sums: int
     first: bool
     last: bool
+    beside: int = 0
 
     @property
     def kernels(self) -> int:
@@ -145,7 +150,7 @@ def work(architecture: Architecture, ranks: Ranks, stage: int, pp: int, layers: 
     first, last = stage == 0, stage == pp - 1
     small = _small(architecture, here, products) + (2 if first else 0) + (8 if last else 0)
     return Work(len(layers), products, made, readings, small, sum(one.layers for one in made),
-                _norm_sums(architecture, ranks, here), first, last)
+                _norm_sums(architecture, ranks, here), first, last, _beside(products))
 
 
 def _run(matrix: Matrix, stage: int, pp: int, here: frozenset[int]) -> int:
@@ -179,14 +184,15 @@ def _small(architecture: Architecture, here: frozenset[int], products: tuple[Pro
     """Kernels without weights worth counting, over all layers of a stage.
 
     A layer: two norms.  Attention: rotary embedding and cache write; MLA: two norms more and a concatenation; its
-    indexer: norm, rotation, quantization, cache write, scores, top-k.  Linear attention: convolution and gated norm.
+    indexer: norm, rotation, quantization, cache write, scores, top-k.  Linear attention: rearrangement, convolution,
+    gating and gated norm.
     Norms of queries and keys: one.  Feed-forward: one activation; experts: routing.  Products in 8 bits or nvfp4:
     one quantization of their input each.
     """
     count = 2 * len(here)
     for kind in architecture.attention:
         of_kind = len(here.intersection(kind.layers))
-        count += of_kind * (5 if kind.kind == "mla" else 2)
+        count += of_kind * SMALL.get(kind.kind, 2)
         count += of_kind * 6 if kind.index_top else 0
     normed = {layer for matrix in architecture.matrices if matrix.part == "norm" and matrix.name == "q_norm"
               for layer in matrix.layers}
@@ -194,7 +200,14 @@ def _small(architecture: Architecture, here: frozenset[int], products: tuple[Pro
     count += sum(one.layers for one in products if one.name.endswith("gate_up"))
     count += sum(2 * one.layers for one in products if one.name.startswith("router"))
     count += sum(one.layers for one in products if one.name == "shared_experts down_proj")
-    return count + sum(one.layers for one in products if one.form in ("fp8", "fp8 block", "nvfp4"))
+    return count + sum(one.layers for one in products if one.form in QUANTIZED)
+
+
+def _beside(products: tuple[Product, ...]) -> int:
+    """Small kernels of the shared experts: their activation, and the quantization of each of their inputs."""
+    shared = [one for one in products if one.name.startswith("shared_experts")]
+    return sum(one.layers for one in shared if one.name.endswith("gate_up")) + sum(
+        one.layers for one in shared if one.form in QUANTIZED)
 
 
 def _expected_maximum(trials: int, chance: float, ranks: int) -> float:

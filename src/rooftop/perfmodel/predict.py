@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from math import exp
 
 from rooftop.domain.finding import Interval
+from rooftop.domain.machine import Gpu
 from rooftop.domain.stepcost import Bound, Constant, Cost, Kernel, Ledger, Prediction, Step
-from rooftop.perfmodel.efficiency import kernel
+from rooftop.perfmodel.efficiency import kernel, timed
 from rooftop.perfmodel.queueing import Load, Service, capacity, interval_s, serve
 from rooftop.perfmodel.roofline import Roofline
 
@@ -18,7 +19,7 @@ FEW_USERS = 8
 def decode_rate(model: Roofline, requests: int, context: float) -> Prediction:
     """Tokens a second of `requests` that all decode at `context` tokens, prefill excluded."""
     interval, cost = interval_s(model, requests, context)
-    kind = spread_kind(requests, decodes=True)
+    kind = spread_kind(requests, model.gpu, decodes=True)
     return _made(model, ("decode rate", "tok/s", requests / interval), kind, cost, cost.bound,
                  Step("decode", requests, requests, context), _slots_note(model, requests, context))
 
@@ -26,7 +27,7 @@ def decode_rate(model: Roofline, requests: int, context: float) -> Prediction:
 def users(model: Roofline, load: Load) -> tuple[Prediction, Prediction, Prediction]:
     """(output tokens a second, TPOT, TTFT) of a load; above a few users by a queueing bound, which a note says."""
     found = serve(model, load)
-    kind = spread_kind(load.users, decodes=False)
+    kind = spread_kind(load.users, model.gpu, decodes=False)
     step = Step("decode", found.batch, found.batch, load.input_tokens + load.output_tokens / 2)
     notes = _notes(load, found)
 
@@ -57,20 +58,23 @@ def _made(model: Roofline, figure: tuple[str, str, float], kind: str, cost: Cost
     return Prediction(metric, unit, value, interval, bound, share, causes, used(model), notes)
 
 
-def spread_kind(users: int, *, decodes: bool) -> str:
-    """The ledger's word for rows whose errors are alike."""
-    return "few" if users <= FEW_USERS else "many" if decodes else "loaded"
+def spread_kind(users: int, gpu: Gpu, *, decodes: bool) -> str:
+    """The ledger's word for rows whose errors are alike: far where the kernels of other GPUs stand in."""
+    if users > FEW_USERS:
+        return "many" if decodes else "loaded"
+    return "few" if timed(gpu) else "far"
 
 
 def spread(ledger: Ledger, kind: str, metric: str) -> tuple[float, float] | None:
-    """Log errors (measured over predicted) that 10 and 90 % of held-out rows stay below; None where none are known.
+    """Log errors (measured over predicted) that 10 and 90 % of the rows stay below; None where none are known.
 
-    kind: few (users), many (that decode together), loaded.  metric: rate, tpot, ttft.  At few users TPOT has the
-    rate's spread turned over.
+    kind: few (users), far (few, on a GPU whose kernels were not timed), many (that decode together), loaded.  metric:
+    rate, tpot, ttft.  At few users TPOT has the rate's spread turned over, and TTFT is the same far or not.
     """
-    if (kind, metric) == ("few", "tpot"):
+    if kind in ("few", "far") and metric == "tpot":
         both = spread(ledger, kind, "rate")
         return (-both[1], -both[0]) if both else None
+    kind = "few" if (kind, metric) == ("far", "ttft") else kind
     try:
         return ledger.value(f"spread_{kind}_{metric}_low"), ledger.value(f"spread_{kind}_{metric}_high")
     except KeyError:
@@ -95,7 +99,12 @@ def used(model: Roofline) -> tuple[Constant, ...]:
 def _kernels(model: Roofline) -> Iterable[Kernel]:
     cached = "fp8" if model.kv_bytes < 2 else "bf16"
     for part in model.works:
-        yield from (kernel(model.ledger, model.gpu, "gemm", one.form) for one in part.products)
-        yield from (kernel(model.ledger, model.gpu, "moe", one.form) for one in part.mixtures)
-        yield from (kernel(model.ledger, model.gpu, "mla" if one.kind.kind == "mla" else "attention", cached)
-                    for one in part.readings)
+        for operation, form in (*(("gemm", one.form) for one in part.products),
+                                *(("moe", one.form) for one in part.mixtures),
+                                *(_reads(one.kind.kind, cached) for one in part.readings)):
+            yield kernel(model.ledger, model.gpu, operation, form, model.engine)
+
+
+def _reads(kind: str, cached: str) -> tuple[str, str]:
+    """(operation, format) of the kernel of one kind of attention."""
+    return ("linear", "bf16") if kind == "linear" else ("mla" if kind == "mla" else "attention", cached)

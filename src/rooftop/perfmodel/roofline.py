@@ -18,6 +18,11 @@ from rooftop.perfmodel.operations import Mixture, Product, Reading, Work, work
 BUCKETS = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batches for which vLLM and SGLang capture decode graphs (engine-facts 1.1 and 2); larger ones run without a graph."""
 EAGER = {"disable-cuda-graph": "true", "enforce-eager": "true", "cuda-graph-backend-decode": "disabled"}
+BESIDE = {"sglang": 1024, "vllm": 256, "trtllm": 256}
+"""Tokens up to which an engine runs shared experts beside the routed ones in a second stream of a graph, on NVIDIA GPUs
+(SGLang's forward_normal_dual_stream; vllm-project/vllm#26440, #28406, #30085; TensorRT-LLM taken as vLLM)."""
+BESIDE_SINCE = (0, 12)
+"""The first vLLM with that stream (0.11.1; a version's third number is not looked at)."""
 ASYNC_SINCE = (0, 14)
 """The first vLLM whose scheduler works ahead of the GPU by default."""
 
@@ -28,7 +33,8 @@ class Roofline:
 
     works: one rank's work by pipeline stage.  tensor, dcp, wide: all-reduces over the tp group, over the ranks of
     decode context parallelism, and over all ranks that share the experts.  graph: whether decode runs in graphs.
-    kv_bytes: of one cached value.  host: which host gap of the ledger holds.
+    kv_bytes: of one cached value.  host: which host gap of the ledger holds.  engine: whose kernels.  beside: tokens up
+    to which the shared experts run in a stream of their own beside the routed ones.
     """
 
     architecture: Architecture
@@ -42,6 +48,8 @@ class Roofline:
     graph: bool
     kv_bytes: float
     host: str
+    engine: str = ""
+    beside: int = 0
 
     def cost(self, step: Step) -> Cost:
         """Seconds of one pass of a batch through all stages, by operation and cause.
@@ -50,7 +58,12 @@ class Roofline:
         Without graphs the step takes at least as long as the host needs to launch every kernel.
         """
         share = self._share(step)
-        terms = [term for number in range(len(self.works)) for term in self._stage(number, step, share)]
+        terms: list[Term] = []
+        before = 0.0
+        for number in range(len(self.works)):
+            stage = list(self._stage(number, step, share))
+            terms += [*stage, Term("host", "host", self._host_s(step, number, before))]
+            before = sum(term.seconds for term in stage)
         if step.phase == "prefill" or not self.graph:
             terms += self._launches(terms, step)
         return Cost(tuple(_merged(terms)))
@@ -67,16 +80,18 @@ class Roofline:
     def _stage(self, number: int, step: Step, share: tuple[int, int, int]) -> Iterator[Term]:
         part = self.works[number]
         requests, tokens, together = share
+        overlapped = step.phase == "decode" and self.graph and bool(part.mixtures) and together <= self.beside
         for product in part.products:
             rows = requests if product.once else together if _feeds(product) else tokens
-            yield from self._product(product, rows)
+            hidden = overlapped and product.name.startswith("shared_experts")
+            yield from (term for term in self._product(product, rows) if not (hidden and term.cause == "launch"))
         for mixture in part.mixtures:
             yield from self._mixture(mixture, together)
         for reading in part.readings:
             yield from self._reading(reading, step, requests, tokens)
-        yield Term("small kernels", "launch", part.small * self.ledger.value("small_kernel_us") * 1e-6 * self._slow)
+        small = part.small - (part.beside if overlapped else 0)
+        yield Term("small kernels", "launch", small * self.ledger.value("small_kernel_us") * 1e-6 * self._slow)
         yield from self._collectives(part, requests, tokens, together)
-        yield Term("host", "host", self._host_s(step, number))
 
     def _product(self, product: Product, rows: int) -> Iterator[Term]:
         moved = product.bytes + 2.0 * rows * product.parameters ** 0.5 * 2
@@ -99,7 +114,7 @@ class Roofline:
         flops = tokens * kind.flops(context, absorbed=step.phase == "decode") / len(kind.layers) * share
         if kind.kind == "linear":
             moved = 2 * requests * kind.state_values * share * 4.0
-            yield from self._work("linear attention", "attention", "bf16", reading.layers, moved, flops, requests)
+            yield from self._work("linear attention", "linear", "bf16", reading.layers, moved, flops, requests)
             return
         values = kind.kv_rank + kind.rope_dim if kind.kind == "mla" else kind.key_dim if kind.kind == "compressed" \
             else reading.kv_heads * (kind.key_dim + kind.value_dim)
@@ -118,7 +133,7 @@ class Roofline:
         attends = operation in ("attention", "mla")
         if attends:
             used = replace(used, memory=used.memory * batch / (batch + used.fill))
-        rate = peak("bf16" if attends or weight_only(form, self.gpu) else form, self.gpu)
+        rate = peak("bf16" if attends or operation == "linear" or weight_only(form, self.gpu) else form, self.gpu)
         yield from self._timed(name, used, layers, moved, flops, rate)
 
     def _timed(self, name: str, used: Kernel, layers: int, moved: float, flops: float, rate: float | None
@@ -135,7 +150,7 @@ class Roofline:
         return 1.0 if self.gpu.vendor == "nvidia" else self.ledger.value("other_vendor_base")
 
     def _kernel(self, operation: str, form: str) -> Kernel:
-        return kernel(self.ledger, self.gpu, operation, form)
+        return kernel(self.ledger, self.gpu, operation, form, self.engine)
 
     def _collectives(self, part: Work, requests: int, tokens: int, together: int) -> Iterator[Term]:
         """Two all-reduces a layer and one for the embedding; logits gathered; context shares exchanged; a hop a stage.
@@ -175,11 +190,15 @@ class Roofline:
         slot = self.gpu.slot
         return self.gpu.fabric_bytes_per_s or (slot.bytes_per_s if slot else None) or 20e9
 
-    def _host_s(self, step: Step, stage: int) -> float:
-        """The gap between steps: a fixed part and one for each request; each further stage waits for its own."""
-        fixed = self.ledger.value(f"host_{self.host}_us")
-        each = self.ledger.value("host_request_us") * step.requests / self.layout.dp
-        return (fixed + (each if stage == 0 else 0.0)) * 1e-6
+    def _host_s(self, step: Step, stage: int, before: float) -> float:
+        """The gap between steps: a fixed part and one for each request.
+
+        A further stage schedules while the GPU of the one before it works, `before` seconds: what is longer shows
+        (engine-facts 4.3: requests are passed on and batches made before the hidden states come).
+        """
+        fixed = self.ledger.value(f"host_{self.host}_us") * 1e-6
+        each = self.ledger.value("host_request_us") * 1e-6 * step.requests / self.layout.dp
+        return fixed + each if stage == 0 else max(0.0, fixed - before)
 
     def _launches(self, terms: list[Term], step: Step) -> list[Term]:
         """What the host needs beyond the GPU's time to launch every kernel of a step one by one."""
@@ -228,7 +247,8 @@ def roofline(plan: Plan, architecture: Architecture, ledger: Ledger) -> Roofline
     cached = str(settings.get("kv-cache-dtype") or architecture.kv_format or "auto")
     return Roofline(architecture, layout, machine.gpus[0], ledger, works, group(layout.tp), group(layout.dcp, ""),
                     group(layout.tp * layout.dp if shared else layout.tp), _graphs(settings),
-                    1.0 if cached.startswith(("fp8", "int8")) else 2.0, _host(plan, engine, layout, settings))
+                    1.0 if cached.startswith(("fp8", "int8")) else 2.0, _host(plan, engine, layout, settings), engine,
+                    _beside(plan, engine, machine.gpus[0]))
 
 
 def padded(requests: int) -> int:
@@ -250,6 +270,12 @@ def _host(plan: Plan, engine: str, layout: Layout, settings: Mapping[str, Settin
     if engine == "vllm" and not asked and plan.engine_version and _version(plan.engine_version) < ASYNC_SINCE:
         return "behind"
     return "ahead"
+
+
+def _beside(plan: Plan, engine: str, gpu: Gpu) -> int:
+    """Tokens up to which shared experts run beside the routed ones."""
+    old = engine == "vllm" and plan.engine_version and _version(plan.engine_version) < BESIDE_SINCE
+    return BESIDE.get(engine, 0) if gpu.vendor == "nvidia" and not old else 0
 
 
 def _version(text: str) -> tuple[int, ...]:
