@@ -17,14 +17,25 @@ def context() -> ssl.SSLContext:
 
 
 class Relay:
-    """`with Relay(port, tls=True) as relay`: `relay.port` leads to the given port; `heard` are first lines."""
+    """`with Relay(port, tls=True) as relay`: `relay.port` leads to the given port; `heard` are first lines.
 
-    def __init__(self, there: int, *, tls: bool = False, proxy: bool = False) -> None:
+    With `unix` it listens on that path instead; `url` names it in either case.
+    """
+
+    def __init__(self, there: int, *, tls: bool = False, proxy: bool = False, unix: Path | None = None) -> None:
         self.there, self.proxy = there, proxy
         self.context = context() if tls else None
         self.heard: list[str] = []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.listener.getsockname()[1]
+        self.port = 0
+        if unix is not None:
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(str(unix))
+            self.listener.listen(64)
+            self.url = f"unix://{unix}"
+        else:
+            self.listener = socket.create_server(("127.0.0.1", 0))
+            self.port = self.listener.getsockname()[1]
+            self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
         self.threads: list[threading.Thread] = []
         self.sockets: list[socket.socket] = []
 

@@ -85,6 +85,13 @@ def test_bad_answers_are_counted_by_kind(server: Truth, tmp_path: Path) -> None:
     assert [reply.error for reply in level.replies] == [kind for kind, _ in BAD] + [None] * 3
 
 
+def test_a_chunk_of_100_mb_is_cut_off(server: Truth, tmp_path: Path) -> None:
+    bodies = prompts(1, huge_bytes=100_000_000) + prompts(1)
+    level = measure(job(server.url, closed(2, users=2), tmp_path, timeout_s=30), bodies)
+    assert [reply.error for reply in level.replies] == ["too large", None]
+    assert (tmp_path / "reads.bin").stat().st_size < 1 << 25
+
+
 def test_a_warm_up_that_fails_ends_the_level(server: Truth, tmp_path: Path) -> None:
     level = measure(job(server.url, closed(4, warmup=2), tmp_path), prompts(6, status=401))
     assert level.replies == ()
@@ -302,3 +309,23 @@ def test_a_server_that_closes_after_each_answer_answers_all(server: Truth, tmp_p
     level = measure(job(server.url, closed(64, users=8), tmp_path),
                     prompts(64, close=True, announce=False, ttft_s=0.01))
     assert [reply.error for reply in level.replies] == [None] * 64
+
+
+def test_a_unix_socket_has_stamps_at_the_read(server: Truth, tmp_path: Path) -> None:
+    with Relay(server.port, unix=tmp_path / "llm.sock") as relay:
+        level = measure(job(relay.url, closed(8), tmp_path / "spool"), prompts(8))
+    assert level.fault is None
+    assert [reply.output_tokens for reply in level.replies] == [16] * 8
+    assert level.client is not None
+    assert level.client.stamps == "read"
+    assert level.client.missing_stamps > 0
+
+
+def test_sglangs_own_route_is_counted_to_the_token(server: Truth, tmp_path: Path) -> None:
+    asked = replace(closed(8), api="generate")
+    bodies = [Prompt(json.dumps({"text": f"number {n}", "sampling_params": {"max_new_tokens": 16}, "stream": True,
+                                 "truth": {"tokens_per_chunk": 3}}).encode(), 7, 16) for n in range(8)]
+    level = measure(job(server.url, asked, tmp_path), bodies)
+    assert level.fault is None
+    assert [(reply.output_tokens, reply.count_source) for reply in level.replies] == [(16, "usage per chunk")] * 8
+    assert all(sum(reply.tokens_per_chunk()) == 16 for reply in level.replies)

@@ -12,6 +12,8 @@ from rooftop.errors import BadInput, ServerRefused, ServerUnreachable
 from rooftop.load import http
 from rooftop.load.job import Target
 from rooftop.load.target import Seen, probe, read_stream, request
+from rooftop.load.truth import Truth
+from tests.load.relay import Relay
 from tests.load.tiny import FIELDS, Tiny, said, serving
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -222,8 +224,6 @@ def test_headers_that_cannot_be_sent(header: tuple[str, str]) -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(BadInput, match="no URL"):
         probe([])
-    with pytest.raises(BadInput, match="'generate' cannot be measured"):
-        probe(["http://127.0.0.1:1"], api="generate")
 
 
 def test_replicas_must_have_the_same_model() -> None:
@@ -273,3 +273,30 @@ def test_the_body_of_a_request() -> None:
     chat = request(replace(plain, api="chat"), "hi", 5)
     assert chat["messages"] == [{"role": "user", "content": "hi"}]
     assert "prompt" not in chat
+
+
+def test_sglangs_own_route() -> None:
+    with Truth() as server:
+        target = probe([server.url + "/generate"])
+        assert (target.urls, target.api) == ((server.url,), "generate")
+        assert target.ignore_eos
+        assert target.usage_per_chunk
+        assert [served.path for served in server.log] == ["/generate"]
+        sent = server.log[0].body
+    assert sent["sampling_params"] == {"max_new_tokens": 4, "temperature": 0, "ignore_eos": True}
+    assert request(target, [1, 2], 9)["input_ids"] == [1, 2]
+    assert request(target, "words", 9, natural=True)["sampling_params"]["ignore_eos"] is False
+
+
+def test_a_unix_socket_is_probed(tmp_path: Path) -> None:
+    with Truth() as server, Relay(server.port, unix=tmp_path / "llm.sock") as relay:
+        target = probe([relay.url])
+    assert target.urls == (f"unix://{tmp_path}/llm.sock",)
+    assert target.api == "completions"
+
+
+@pytest.mark.parametrize(("url", "said"), [("unix://llm.sock", "whole path"), ("unix:///" + "a" * 120, "107 bytes"),
+                                           ("unix:///nowhere/x.sock", "nothing listens")])
+def test_a_unix_socket_that_is_none(url: str, said: str) -> None:
+    with pytest.raises((BadInput, ServerUnreachable), match=said):
+        probe([url])

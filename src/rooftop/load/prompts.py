@@ -10,7 +10,7 @@ from rooftop.errors import BadInput, ServerRefused
 from rooftop.load import http
 from rooftop.load.contents import Content, Draw, single_words, write_ids, write_texts, write_words
 from rooftop.load.job import Prompt, Target
-from rooftop.load.target import ROUTES, ask, request
+from rooftop.load.target import ask, request
 from rooftop.load.tokenizer import Tokenizer, open_tokenizer
 from rooftop.load.words import WORDS
 
@@ -70,9 +70,10 @@ def iterate_prompts(target: Target, workload: Workload, *, tokenizer: str = "",
 def open_source(target: Target, workload: Workload, *, tokenizer: str = "", seed_salt: str = "") -> Source:
     """The prompts of a level, after a few tiny requests have shown how the server counts.
 
-    Completions get token ids where the server takes them (their number is the length, whatever the tokenizer does),
-    else text.  A chat prompt is text; the tokens that the template adds are counted in.  Without a tokenizer lengths
-    are approximate, by words.  `tokenizer` is a tokenizer.json or the folder of one; "" takes the server's own route.
+    Completions, and SGLang's own route, get token ids where the server takes them (their number is the length,
+    whatever the tokenizer does), else text.  A chat prompt is text; the tokens that the template adds are counted in.
+    Without a tokenizer lengths are approximate, by words.  `tokenizer` is a tokenizer.json or the folder of one; ""
+    takes the server's own route.
     Prompts depend on the workload's seed, their number and `seed_salt` only: give each level on one start of a server a
     salt of its own, or the server's prefix cache will know the prompts of the level before.  The first
     `shared_prefix_tokens` depend on the seed alone.  (A chat template's own first tokens are the same in all prompts.)
@@ -86,7 +87,7 @@ def open_source(target: Target, workload: Workload, *, tokenizer: str = "", seed
     with http.session(target) as server:
         if coder is None:
             return _open_words(server, target, workload, draw)
-        if target.api == "completions":
+        if target.api in ("completions", "generate"):
             source = _open_ids(server, target, workload, draw, coder)
             if source is not None and (not tokenizer or _added(server, target, coder, WORDS)[1]):
                 return source
@@ -95,8 +96,6 @@ def open_source(target: Target, workload: Workload, *, tokenizer: str = "", seed
 
 def _check_lengths(target: Target, workload: Workload) -> None:
     asked, output, shared = workload.input_tokens, workload.output_tokens, workload.shared_prefix_tokens
-    if target.api not in ROUTES:
-        raise BadInput(f"the API {target.api!r} cannot be measured at a URL", remedy="choose completions or chat")
     for name, value, least in (("input_tokens", asked, 1), ("output_tokens", output, 1),
                                ("shared_prefix_tokens", shared, 0)):
         if value < least:

@@ -101,7 +101,9 @@ def _stream(script: Script, path: str, body: dict[str, Any]) -> Iterator[Step]:
     wire = _Wire(script)
     yield Step(0.0, wire.head())
     at, sent, number = script.ttft_s, 0, 0
-    asked = body.get("max_tokens") or body.get("max_completion_tokens") or 16
+    sampling = body.get("sampling_params")
+    own = sampling.get("max_new_tokens") if isinstance(sampling, dict) else None
+    asked = body.get("max_tokens") or body.get("max_completion_tokens") or own or 16
     total = int(asked) if script.tokens is None else script.tokens
     if path.endswith("/chat/completions") and script.role != "none":
         role = wire.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})

@@ -8,10 +8,11 @@ from typing import Any
 from rooftop.domain.workload import Api
 from rooftop.errors import BadInput, ServerRefused
 from rooftop.load import http, tokenizer
+from rooftop.load.chunk import read_chunk
 from rooftop.load.job import Target
 from rooftop.load.place import UNIX, check_url
 
-ROUTES: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+ROUTES: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "generate": "/generate"}
 FIELDS = {"stream_usage": "include_usage", "usage_per_chunk": "continuous_usage_stats", "token_ids": "return_token_ids",
           "ignore_eos": "ignore_eos", "min_tokens": "min_tokens"}
 PROBE_TOKENS = 4
@@ -35,8 +36,9 @@ def probe(urls: Sequence[str], *, model: str = "", api: Api | None = None, key_e
           headers: http.Pairs = (), verify_tls: bool = True, timeout_s: float = 10.0) -> Target:
     """The target behind `urls` (the replicas of one deployment), found by GET /v1/models and tiny requests.
 
-    A URL is `http://host:port`, with or without `/v1` or the full path of an API.  `model` may be "" where the server
-    has exactly one.  `api` None: completions where the server has it (its prompt length is exact), else chat.
+    A URL is `http://host:port`, with or without `/v1` or the full path of an API, or `unix:///path/of/socket`.
+    `model` may be "" where the server has exactly one.  `api` None: completions where the server has it (its prompt
+    length is exact), else chat; `generate` is SGLang's own route.
     `key_env` names the environment variable with the API key (see `load/place.py`).  `timeout_s` holds for a page;
     a reply gets six times as long.
     A field counts as taken if a request with it succeeds and, for counts in the stream, if the stream carries them; a
@@ -51,8 +53,6 @@ def probe(urls: Sequence[str], *, model: str = "", api: Api | None = None, key_e
     named = {found for _, found in split if found}
     if api is None and len(named) == 1:
         api = named.pop()
-    if api is not None and api not in ROUTES:
-        raise BadInput(f"the API {api!r} cannot be measured at a URL", remedy="choose completions or chat")
     _check_headers(headers)
     secrets = (("Authorization", key_env),) if key_env else ()
     target = Target(urls=tuple(base for base, _ in split), model=model, headers=tuple(headers), secret_headers=secrets,
@@ -170,6 +170,8 @@ def _choose_api(server: http.Session, target: Target, api: Api | None) -> Target
 
 def _choose_fields(server: http.Session, target: Target) -> Target:
     """The target with the fields that a request may carry: all at once first, one by one only after a refusal."""
+    if target.api == "generate":
+        return _choose_generate(server, replace(target, ignore_eos=True, usage_per_chunk=True))
     kept = set(FIELDS)
     answer = _ask_with(server, target, kept)
     while answer.status in REFUSED and (blamed := _blamed(kept, answer.text)):
@@ -184,14 +186,26 @@ def _choose_fields(server: http.Session, target: Target) -> Target:
                 kept.add(name)
                 answer = trial
     seen = read_stream(server, ROUTES[target.api], answer)
-    early = seen.finish == "stop" and seen.output_tokens is not None and seen.output_tokens < PROBE_TOKENS
-    if early and kept & {"ignore_eos", "min_tokens"}:
+    if _is_early(seen) and kept & {"ignore_eos", "min_tokens"}:
         kept -= {"ignore_eos", "min_tokens"}
         target = _with_note(target, "the server takes ignore_eos or min_tokens without obeying: replies may end early")
     kept -= set() if seen.output_tokens is not None else {"stream_usage"}
     kept -= set() if seen.usage_per_chunk else {"usage_per_chunk"}
     kept -= set() if seen.token_ids else {"token_ids"}
     return _with_fields(target, kept)
+
+
+def _choose_generate(server: http.Session, target: Target) -> Target:
+    """SGLang's own route, which takes no choice: counts come with each chunk."""
+    seen = read_stream(server, ROUTES["generate"], _ask_with(server, target, {"ignore_eos", "usage_per_chunk"}))
+    if _is_early(seen):
+        note = "the server does not obey ignore_eos: replies may end early"
+        return _with_note(replace(target, ignore_eos=False), note)
+    return target
+
+
+def _is_early(seen: Seen) -> bool:
+    return seen.finish == "stop" and seen.output_tokens is not None and seen.output_tokens < PROBE_TOKENS
 
 
 def _blamed(names: set[str], text: str) -> set[str]:
@@ -218,6 +232,9 @@ def request(target: Target, prompt: str | list[int], output_tokens: int, *, natu
 
     Decoding is greedy (temperature 0).  Counts per chunk are asked for in one form only: usage, else token ids.
     """
+    if target.api == "generate":
+        sampling = {"max_new_tokens": output_tokens, "temperature": 0, "ignore_eos": target.ignore_eos and not natural}
+        return {"text" if isinstance(prompt, str) else "input_ids": prompt, "sampling_params": sampling, "stream": True}
     body: dict[str, Any] = {"model": target.model}
     if target.api == "chat":
         body["messages"] = [{"role": "user", "content": prompt}]
@@ -254,19 +271,21 @@ def read_stream(server: http.Session, path: str, answer: http.Answer) -> Seen:
     if isinstance(whole, dict) and "choices" in whole:
         raise ServerRefused("the server answers in one piece although a stream was asked for", where=server.url + path,
                             remedy="switch streaming on in the server or in the proxy before it")
-    chunks = list(_chunks(answer))
-    for chunk in chunks:
-        if "choices" not in chunk and ("error" in chunk or "message" in chunk):
-            raise http.refusal(server, path, replace(answer, body=json.dumps(chunk).encode()))
-    texts = [chunk for chunk in chunks if _text(chunk)]
-    usages = [chunk["usage"] for chunk in chunks if isinstance(chunk.get("usage"), dict)]
-    if not texts and not any(usage.get("completion_tokens") for usage in usages):
+    chunks = []
+    for value in _chunks(answer):
+        chunks.append(chunk := read_chunk(value))
+        if chunk.error:
+            raise http.refusal(server, path, replace(answer, body=json.dumps(value).encode()))
+    texts = [chunk for chunk in chunks if chunk.text]
+    totals = [chunk.total_tokens for chunk in chunks if chunk.total_tokens is not None]
+    if not texts and not any(totals):
         raise http.refusal(server, path, answer)
-    last = usages[-1] if usages else {}
-    return Seen(prompt_tokens=_count(last, "prompt_tokens"), output_tokens=_count(last, "completion_tokens"),
-                finish=next((reason for chunk in chunks if (reason := _choice(chunk).get("finish_reason"))), ""),
-                usage_per_chunk=bool(texts) and len(usages) > len(texts) and all(map(_has_usage, texts)),
-                token_ids=bool(texts) and all(isinstance(_choice(chunk).get("token_ids"), list) for chunk in texts))
+    return Seen(prompt_tokens=next((chunk.prompt_tokens for chunk in reversed(chunks)
+                                    if chunk.prompt_tokens is not None), None),
+                output_tokens=totals[-1] if totals else None,
+                finish=next((chunk.finish for chunk in chunks if chunk.finish), ""),
+                usage_per_chunk=len(totals) > len(texts) > 0 and all(chunk.total_tokens is not None for chunk in texts),
+                token_ids=bool(texts) and all(chunk.token_ids for chunk in texts))
 
 
 def _chunks(answer: http.Answer) -> Iterator[dict[str, Any]]:
@@ -278,23 +297,3 @@ def _chunks(answer: http.Answer) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(chunk, dict):
                 yield chunk
-
-
-def _choice(chunk: dict[str, Any]) -> dict[str, Any]:
-    choices = chunk.get("choices")
-    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-
-
-def _text(chunk: dict[str, Any]) -> str:
-    choice = _choice(chunk)
-    delta = choice.get("delta") or {}
-    return choice.get("text") or delta.get("content") or delta.get("reasoning_content") or delta.get("reasoning") or ""
-
-
-def _has_usage(chunk: dict[str, Any]) -> bool:
-    return isinstance(chunk.get("usage"), dict) and _count(chunk["usage"], "completion_tokens") is not None
-
-
-def _count(usage: dict[str, Any], name: str) -> int | None:
-    value = usage.get(name)
-    return value if isinstance(value, int) else None
