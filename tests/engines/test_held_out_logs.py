@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,8 @@ from rooftop.engines._wrapping import unwrap, unwrap_line
 
 HERE = Path(__file__).parent
 INDEX = HERE.parent / "cases" / "public-logs" / "held-out" / "index.csv"
-LEAST = {"llamacpp": (62, 21), "sglang": (145, 28), "vllm": (196, 44)}
+LEAST = {"llamacpp": (86, 25), "sglang": (161, 34), "vllm": (232, 55)}
+WORDINGS = [json.loads(line) for line in (INDEX.parent / "wordings.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,12 @@ def test_every_fact_and_cause(benchmark: ModuleType) -> None:
         facts, logs = LEAST[score.engine]
         assert score.right >= facts
         assert score.logs >= logs
+
+
+@pytest.mark.parametrize("row", WORDINGS, ids=lambda row: f"{row['engine']}-{row['kinds'][0]}-{row['text'][-30:]!r}")
+def test_a_wording_means_its_kind(row: dict[str, Any]) -> None:
+    fault = cast(Engine, registry.load("engines", row["engine"])).witness.fault(row["text"].splitlines(), None)
+    assert (fault.kind if fault else "") in row["kinds"], fault
 
 
 PLAIN = {
@@ -92,6 +99,20 @@ def test_lines_of_one_width_that_are_whole_stay_apart() -> None:
     lines = ["llama_print_timings:        load time =     618.92 ms / 1 tokens", "llama_perf: eval time = 1 ms",
              "llama_print_timings:        load time =     618.93 ms / 1 tokens", "  File \"x.py\", line 1, in f"]
     assert [inner for _, _, inner in unwrap(lines)] == lines
+
+
+@pytest.mark.parametrize(("name", "command", "fact", "value"), [
+    ("sglang", "python -m sglang.launch_server \\\n  --model-path m \\\n  --tp 4", "layout.tp", 4),
+    ("vllm", "vllm serve m \\\n  --max-num-seqs 8 \\\n  --tensor-parallel-size 4", "layout.tp", 4),
+    ("llamacpp", "./llama-server -m m \\\n  -np 8 \\\n  --split-mode row", "layout.split_mode", "row"),
+])
+def test_a_command_over_several_lines(name: str, command: str, fact: str, value: object) -> None:
+    witness = cast(Engine, registry.load("engines", name)).witness
+    said = {one.fact: one for one in witness.read_log(command.splitlines())}
+    assert said[fact].value == value
+    assert {one.level for one in said.values()} == {"asked"}
+    commented = ["# " + line for line in command.splitlines()]
+    assert witness.read_log(commented) == ()
 
 
 def test_a_dump_that_was_cut_goes_on() -> None:

@@ -53,6 +53,7 @@ LATE_CAUSES = _table(
      "less context, slots or batch"),
     (r"NCCL (?:error|WARN .*(?:failed|error)).*|ncclSystemError.*|ncclUnhandledCudaError.*", "nccl_error",
      "look at the device named; test an all-reduce, NCCL_DEBUG=INFO tells more"),
+    (r"Segmentation fault.*|SIGSEGV.*", "segfault", ""),
     (r"GGML_ASSERT\(.*|CUDA error: .*", "unknown", "a check inside llama.cpp failed: report it there, with this log"),
     (r"failed to load model.*", "unknown", "see the lines before it in the log"),
 )
@@ -65,7 +66,7 @@ DEGRADED = _table(
     (r"offloaded (\d+)/(?!\1 )\d+ layers to GPU", "partial_offload", _OFFLOAD),
     (r"tensor \S+ .*buffer type overrid\w+ to CPU", "partial_offload",
      "tensors were sent to the CPU by an override: " + _OFFLOAD.removeprefix("the rest runs on the CPU: ")),
-    (r".*P2P is disabled between connected GPUs.*", "p2p_unavailable",
+    (r".*P2P is disabled between connected GPUs.*|.*NCCL INFO Channel \S+ : .* via SHM.*", "p2p_unavailable",
      "GPU traffic goes through host memory: check ACS and IOMMU, or compare with a layer split, which talks less"),
     (r".*NCCL.*(?:is unavailable|not available).*", "allreduce_fallback",
      "this build reduces without NCCL: a build with NCCL, or split-mode layer, which does not reduce"),

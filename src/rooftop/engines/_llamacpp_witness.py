@@ -11,6 +11,7 @@ from rooftop.domain.engine import Reading
 from rooftop.domain.launch import Evidence, Fault
 from rooftop.domain.vocabulary import state
 from rooftop.engines._lines import Line, Notes, Say, constant, number, shape, whole, word
+from rooftop.engines._llamacpp_args import KV_DTYPES, asked
 from rooftop.engines._llamacpp_causes import CAUSES, DEGRADED, LATE_CAUSES, RETRIED, Cause, kv_on_host
 from rooftop.engines._nccl import Nccl, devices
 from rooftop.engines._wrapping import unwrap
@@ -24,7 +25,6 @@ PHASES = (
     ("warming up the model", "warm up"),
     ("load_model: initializing", "open slots"),
 )
-KV_DTYPES = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 _MIB_PER_GIB = 1024.0
 
 _SERIES = {
@@ -93,6 +93,7 @@ _COMPUTE = re.compile(r"[A-Z]\w*\d+ compute buffer size")
 _NO_KV = "failed to allocate buffer for kv cache"
 _GPUS = re.compile(r"found (\d+) (?:CUDA|ROCm|Vulkan|SYCL) devices|^# GPUs: (\d+)")
 _DECODED = re.compile(r"\beval time =.*?([\d.]+) tokens per second")
+_CRASHED = "another layout or attention setting may avoid the crash; report it with this log"
 _STAMP = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ")
 
 class LlamaCppWitness:
@@ -107,6 +108,8 @@ class LlamaCppWitness:
         for line in read:
             notes.read(line, _SHAPES)
             nccl.read(line)
+            for fact, value in asked(line.body) if "llama-server" in line.body else ():
+                notes.add(fact, value, "asked", line)
         _note_memory(notes, read)
         nccl.close()
         return notes.evidence()
@@ -137,11 +140,13 @@ class LlamaCppWitness:
         found = None if survived else _cause(read, CAUSES) or _cause(read, LATE_CAUSES)
         if found is None and exit_code is None:
             found = _cause(read, DEGRADED) or _host_kv(read) or _slower_with_more(read)
+        ready = any("listening on" in line.body for line in read)
+        if found is not None and found.kind == "segfault":
+            found = replace(found, kind="segfault_first_token" if ready else "worker_died", remedy=_CRASHED)
         if found is not None:
             return replace(found, last_phase=last_phase)
         if exit_code is None:
             return None
-        ready = any("listening on" in line.body for line in read)
         return _by_exit(exit_code, ready, last_phase, len(lines))
 
 
@@ -199,7 +204,7 @@ def _by_exit(exit_code: int, ready: bool, last_phase: str, line: int) -> Fault:
         name = f"signal {-exit_code}"
     if ready and name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGABRT", "SIGFPE"):
         return Fault("segfault_first_token", f"it was ready and then crashed with {name}",
-                     "another layout or attention setting may avoid the crash; report it with this log",
+                     _CRASHED,
                      last_phase, line)
     remedy = {"SIGKILL": "most often the kernel's out-of-memory killer: see dmesg; a smaller model, context or batch",
               "SIGILL": "this build uses instructions that this processor lacks: another build"}.get(name, "")

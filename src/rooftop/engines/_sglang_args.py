@@ -39,6 +39,7 @@ _FIELD = re.compile(
     r"(?<![\w'])'?(?P<key>" + "|".join(_FIELDS) + r")'?\s*[=:]\s*"
     r"(?P<value>'[^']*'|\"[^\"]*\"|-?\d+(?:\.\d+)?|None|True|False)(?=\s*[,)}\]]|$)")
 _CONFIG = re.compile(r"'(?P<part>decode|prefill)': \{'backend': '(?P<backend>\w+)'(?:, 'max_bs': (?P<max>\d+))?")
+_BATCHES = re.compile(r"(?<![\w'])'?cuda_graph_bs(?:_decode)?'?\s*[=:]\s*\[([\d, ]+)\]")
 DUMP = re.compile(r"\bserver_args ?= ?(?:ServerArgs\(|\{)|\bServerArgs\(")
 _CUT = re.compile(r"(?:\w+=[^,()]+, ){4}|(?:'\w+': [^,{}]+, ){4}")
 _COMMAND = re.compile(r"(?:\bsglang\.(?:launch_server|bench_one_batch|bench_offline_throughput)|\bsglang serve|"
@@ -57,6 +58,8 @@ def dump(body: str) -> dict[str, str] | None:
         settings[f"cuda_graph_config.{found['part']}"] = found["backend"]
         if found["part"] == "decode" and found["max"] and found["backend"] != "disabled":
             settings["cuda_graph_config.max"] = found["max"]
+    if (sizes := _BATCHES.search(body)) is not None:
+        settings["cuda_graph_bs"] = sizes[1]
     return settings
 
 
@@ -113,7 +116,7 @@ def facts(settings: Mapping[str, Any], level: Level) -> Iterator[tuple[str, Fact
     yield from _replicas(settings, level)
     yield from _kernels(settings, level)
     yield from _switches(settings, level)
-    yield from _graphs(settings)
+    yield from _graphs(settings, level)
     yield from _speculation(settings, level)
 
 
@@ -161,7 +164,7 @@ def _switches(settings: Mapping[str, Any], level: Level) -> Iterator[tuple[str, 
         yield "allreduce.symm_mem", False
 
 
-def _graphs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Fact]]:
+def _graphs(settings: Mapping[str, Any], level: Level) -> Iterator[tuple[str, Fact]]:
     everything = _text(settings, "disable_cuda_graph") == "True"
     for part in ("decode", "prefill"):
         backend = _text(settings, f"cuda_graph_config.{part}") or _text(settings, f"cuda_graph_backend_{part}")
@@ -174,6 +177,8 @@ def _graphs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Fact]]:
                             if (value := whole(_text(settings, key)))), None)
             if largest:
                 yield "graphs.decode.max_batch", largest
+            if level == "resolved" and (sizes := re.findall(r"\d+", _text(settings, "cuda_graph_bs"))):
+                yield "graphs.decode.sizes_count", len(sizes)
 
 
 def _speculation(settings: Mapping[str, Any], level: Level) -> Iterator[tuple[str, Fact]]:

@@ -80,7 +80,7 @@ CAUSES: tuple[Cause, ...] = _causes(
      "bind by hand: SGLANG_CPU_OMP_THREADS_BIND with {ranks} groups of cores, separated by |"),
     ("layout_not_supported",
      r"tp_size must be divisible by|tp_size \d+ must be divisible by (?:moe_)?ep_size|"
-     r"expert parallel size must be 1 or|"
+     r"expert parallel size must be 1 or|tp_size should be divisible by|"
      r"[Pp]ipeline [Pp]arallel\w* is (?:not|only|currently incompatible)|PP is not supported|"
      r"[Pp]ipeline parallel(?:ism)? is not compatible|pp_size == 1|ep_size \* moe_dp_size must be equal|"
      r"multi-node data-parallel replicas are not supported|dp_size.*must be|only supported with pipeline parallelism|"
@@ -97,10 +97,10 @@ CAUSES: tuple[Cause, ...] = _causes(
      r"is not compatible with the current PyTorch|device kernel image is invalid|Unsupported gpu architecture|"
      r"Value 'sm_\w+' is not defined|ptxas.*--gpu-name=sm_\w+.*non-zero|PTX codegen error|PTXASError|"
      r"(?:requires|only supports?|is only supported on|only available on) .{0,40}"
-     r"(?:SM ?\d+|sm_?\d+|Hopper|Blackwell|Ampere|compute capability)|Current platform does not support NVFP4|"
+     r"(?:SM ?(?:>=)?\d+|sm_?\d+|Hopper|Blackwell|Ampere|compute capability)|Current platform does not support NVFP4|"
      r"not supported in this architecture|sgl_kernel.*(?:sm\d+|architecture).*not|"
      r"Could not load any common_ops library|No supported CUDA architectures|FlashAttention only supports|"
-     r"Unsupported archi|Assertion error \(\S*(?:arch|sm)\S*\)|FATAL: kernel `\w+` is for sm",
+     r"Unsupported archi(?!tectures)|Assertion error \(\S*(?:arch|sm)\S*\)|FATAL: kernel `\w+` is for sm",
      "use a build or a format for this GPU, or another backend (--attention-backend, --moe-runner-backend, "
      "--fp8-gemm-backend)"),
     ("cuda_driver_mismatch",
@@ -113,14 +113,16 @@ CAUSES: tuple[Cause, ...] = _causes(
     # model
     ("model_not_found",
      r"is not a local folder and is not a valid model identifier|Repo id must be in the form|RepositoryNotFoundError|"
-     r"Can't load the configuration of|Cannot find any model weights with|does not appear to have a file named|"
+     r"Can't load the configuration of|Cannot find any model weights with|trying to access a gated repo|"
+     r"does not appear to have a file named|"
      r"GatedRepoError|Cannot access gated repo|LocalEntryNotFoundError|couldn't connect to 'https://huggingface|"
      r"HFValidationError|401 Client Error|404 Client Error|Failed to load the tokenizer|"
      r"No such file or directory: '?\S*(?:config\.json|\.safetensors|tokenizer|\.gguf|/models?/)|"
      r"model path .* does not exist|Unrecognized model in ",
      "check the path or the name of the model, and access to it"),
     ("model_config_invalid",
-     r"Model architectures? .*(?:not supported|are not supported)|does not recognize this architecture|"
+     r"Model architectures? .*(?:not supported|are not supported)|"
+     r"Unsupported architectures:|does not recognize this architecture|"
      r"has no SGLang implementation and the Transformers|User-specified context_length \((?P<asked>\d+)\) is greater|"
      r"Unknown quantization method|Invalid quantization method|Cannot find the config file for|Cannot find any of \[|"
      r"does not match the quantization method specified|AttributeError: '\w*Config' object has no attribute|"
@@ -153,7 +155,8 @@ CAUSES: tuple[Cause, ...] = _causes(
      "a kernel stopped its process: another attention or MoE backend, or another build; AMD_SERIALIZE_KERNEL=3 or "
      "CUDA_LAUNCH_BLOCKING=1 names the kernel"),
     ("worker_died",
-     r"Received sigquit from a child proc|SIGQUIT received|scheduler is dead|child failed|"
+     r"Received sigquit from a child proc|Child process unexpectedly failed with (?:an )?exit ?code|"
+     r"SIGQUIT received|scheduler is dead|child failed|"
      r"(?:Scheduler or DataParallelController|Subprocess) \S+ (?:\S+ )?(?:terminated|crashed|died)(?: with)? ?"
      r"(?:\(?exit code |with )?(?P<code>-?\d+)?|Connection (?:closed|reset) by peer|"
      r"[Ee]xit(?:ed with)? code:? (?P<signal>-9)|could finish the model loading, but there are other ranks|"
@@ -213,6 +216,8 @@ TRACES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, str], ...] = tuple(
          "choose a tp that divides the model's attention heads, or attention-dp, pp or dp"),
         (r"^AssertionError", r"num_(?:local_|physical_)?experts % |attn_dp_size == 0|tp_size % ",
          "layout_not_supported", _LAYOUT),
+        (r"^KeyError", r"configuration_auto|CONFIG_MAPPING|config_class = ", "model_config_invalid",
+         "this version does not know the model's type"),
         (r"^(?:KeyError|AttributeError)", r"load_weights|weight_loader|params_dict\[", "model_config_invalid",
          "the weights and config.json name different tensors: this version may not know the checkpoint"),
         (r"^AttributeError: '\w*Config'", r"", "model_config_invalid",

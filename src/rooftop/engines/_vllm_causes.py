@@ -26,7 +26,10 @@ _FLAG = "remove or correct {flag}; `vllm serve --help=all` lists what this versi
 
 # `oom` is no kind yet: the stage at which memory ran out decides.
 CAUSES: tuple[Cause, ...] = (
-    _cause("no_memory_for_kv", r"No available memory for the cache blocks|Cannot auto-fit max_model_len: not enough",
+    _cause("worker_died", r"killed due to the node running low on memory",
+           "the host ran out of memory: fewer workers a node, or a smaller model"),
+    _cause("no_memory_for_kv", r"No available memory for the cache blocks|Cannot auto-fit max_model_len: not enough|"
+           r"Available KV cache memory: -\d",
            "raise --gpu-memory-utilization if others allow it, else more GPUs, a smaller weight format or fewer "
            "--max-num-batched-tokens"),
     _cause("kv_too_small_for_context",
@@ -90,7 +93,8 @@ CAUSES: tuple[Cause, ...] = (
            r"Error: .*(?:EPLB|Elastic EP|[Dd]ecode context parallel\w*|PCP|DCP|DBO)\b.* "
            r"(?:requires|is not supported|does not support|must be)|enable_expert_parallel must be True|"
            r"decode-context-parallel-size.*exceeds|"
-           r"tp_size=?\d* must be divisible by dcp_size|All2All backend.*requires",
+           r"tp_size=?\d* must be divisible by dcp_size|All2All backend.*requires|must be divisible by ep_size|"
+           r"local rank \d+ is out of bounds|invalid device ordinal",
            "change the layout to what the rule in the message allows"),
     _cause("kernel_missing_for_gpu",
            r"no kernel image is available for execution|for CUDA device capability: \d|"
@@ -100,7 +104,10 @@ CAUSES: tuple[Cause, ...] = (
            r"Failed to find a kernel that can implement|device kernel image is invalid|"
            r"FlashAttention only supports|not supported in this architecture|"
            r"is not compatible with the current PyTorch|Value 'sm_\w+' is not defined|"
-           r"requires GPU compute capability|Unsupported gpu architecture|"
+           r"requires GPU compute capability|Unsupported gpu architecture|No compiled \w+ for|"
+           r"does not support (?:backend .* with capability \d|sm_?\d)|"
+           r"(?:requires|is only supported on|only available on|only supports) .{0,40}"
+           r"(?:SM ?(?:>=)?\d+|sm_?\d+|Hopper|Blackwell|Ampere)|"
            r"Selected backend .* is not valid", _GPU_BUILD),
     _cause("kernel_shared_memory",
            r"OutOfResources: out of resource: shared memory, Required: (?P<n>\d+), Hardware limit: (?P<limit>\d+)",
@@ -108,13 +115,14 @@ CAUSES: tuple[Cause, ...] = (
     _cause("cuda_driver_mismatch",
            r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA runtime|"
            r"unsupported display driver / cuda driver|forward compatibility was attempted|unsupported toolchain|"
-           r"undefined symbol: |lib(?:cuda|cudart|cudnn|cublas|nccl|nvrtc)\S*: cannot open shared object",
+           r"undefined symbol: |[Vv]ersion mismatch: flashinfer|"
+           r"lib(?:cuda|cudart|cudnn|cublas|nccl|nvrtc)\S*: cannot open shared object",
            "match driver, CUDA runtime and the vLLM build: update the driver or install the build for it"),
     _cause("model_not_found",
            r"is not a local folder and is not a valid model identifier|Repo id must be in the form|"
            r"RepositoryNotFoundError|"
            r"Can't load the configuration of|Invalid repository ID or local directory|"
-           r"Cannot find any model weights with|"
+           r"Cannot find any model weights with|trying to access a gated repo|"
            r"does not appear to have a file named|GatedRepoError|Cannot access gated repo|LocalEntryNotFoundError|"
            r"couldn't connect to 'https://huggingface|HFValidationError|401 Client Error|"
            r"No such file or directory: '?\S*(?:config\.json|\.safetensors|tokenizer|\.gguf)|"
@@ -134,7 +142,7 @@ CAUSES: tuple[Cause, ...] = (
            "the model's config.json does not suit this version: correct the field named, or use another version"),
     _cause("unknown_flag",
            r"error: unrecognized arguments?: (?P<flag>\S+)|error: argument (?P<bad>--?[\w./-]+): (?:invalid|"
-           r"expected)|"
+           r"expected|not allowed|Value .* cannot be converted)|"
            r"got an unexpected keyword argument '(?P<name>\w+)'|error: the following arguments are required", _FLAG),
     _cause("flag_ambiguous", r"error: ambiguous option: (?P<flag>\S+) could match (?P<options>.*)",
            "write the whole name of {flag}: {options}"),
@@ -155,7 +163,7 @@ CAUSES: tuple[Cause, ...] = (
            "a worker no longer answers: take stack dumps, suspect a collective that one rank left"),
     _cause("segfault", r"Segfault encountered|[Ss]egmentation fault|SIGSEGV|\(exit code: -11\)", ""),
     _cause("worker_died",
-           r"(?P<who>\S+(?: proc \S+)?) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?|"
+           r"(?P<who>\S+(?: proc \S+)?) died(?: unexpectedly)?(?:,? \(?exit code: (?P<code>-?\d+)\)?| unexpectedly)|"
            r"EngineDeadError|Engine core initialization failed|Engine (?:core|process) .*(?:failed|died)|"
            r"WorkerProc initialization failed|EngineCore encountered an issue|Engine loop is not running|"
            r"Connection (?:closed|reset) by peer|ActorDiedError|actor is dead|worker died",
@@ -203,6 +211,8 @@ TRACES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, str], ...] = tuple(
          "eager stages skip the warm-up that makes their buffer: drop --enforce-eager (on CPU add -cc.backend=eager)"),
         (r"^NotImplementedError", r"communicator\.py", "layout_not_supported",
          "this device has no such collective: experts over dp cannot run here, use tp or switch ep off"),
+        (r"^KeyError", r"configuration_auto|CONFIG_MAPPING|config_class = ", "model_config_invalid",
+         "this version does not know the model's type"),
         (r"^KeyError", r"load_weights|load_model", "model_config_invalid",
          "the weights and config.json name different tensors: a field of config.json is missing or wrong"),
         (r"^AttributeError: '\w*Config'", r"", "model_config_invalid",

@@ -160,7 +160,7 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
                                                     "(on CPU, experts cannot be spread: no ep)")
         else:
             kind, remedy = "worker_died", "it crashed while it started: another build, backend or layout"
-    elif kind == "worker_died" and match["code"] == "-9":
+    elif kind == "worker_died" and match.groupdict().get("code") == "-9":
         remedy = "killed by signal 9: most often the host ran out of memory"
     return _Found(kind, line.body, remedy, line.number)
 

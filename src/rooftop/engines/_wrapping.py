@@ -33,17 +33,20 @@ _NARROWEST = 60
 def unwrap(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     """(number from 1, the line without colours, what the engine wrote) of each line; a wrapped message is joined.
 
-    A message counts as wrapped where a dump of settings is cut with its brackets open, or where lines end at the same
-    greatest width, as a terminal cuts them, and the next begins in the middle of a sentence.
+    So is a command whose lines end with a backslash.  A message counts as wrapped where a dump of settings is cut with
+    its brackets open, or where lines end at the same greatest width, as a terminal cuts them, and the next begins in
+    the middle of a sentence.
     """
     width = _width(lines)
     place = 0
     while place < len(lines):
         number, text = place + 1, _COLOUR.sub("", lines[place]).rstrip("\r\n")
         inner = unwrap_line(text)
-        while place + 1 < len(lines) and _cut(lines[place], inner, width) and _GOES_ON.match(lines[place + 1]):
+        while place + 1 < len(lines) and (inner.endswith(" \\") or (
+                _cut(lines[place], inner, width) and _GOES_ON.match(lines[place + 1]))):
             place += 1
-            inner += lines[place].rstrip("\r\n")
+            inner = (inner[:-1] + unwrap_line(lines[place]).strip() if inner.endswith(" \\")
+                     else inner + lines[place].rstrip("\r\n"))
         place += 1
         yield number, text, inner
 

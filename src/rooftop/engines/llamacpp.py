@@ -3,7 +3,8 @@
 from rooftop.domain.engine import Command, Engine, Pages, Program, Refusal, Seat
 from rooftop.domain.launch import Fact
 from rooftop.domain.plan import Plan, Setting, SettingValue
-from rooftop.engines._llamacpp_witness import KV_DTYPES, PHASES, LlamaCppWitness
+from rooftop.engines._llamacpp_args import KV_DTYPES
+from rooftop.engines._llamacpp_witness import PHASES, LlamaCppWitness
 
 OURS = {"model": "the study's model", "host": "the launcher", "port": "the launcher", "alias": "the model's name"}
 SHORT = {

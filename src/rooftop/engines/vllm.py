@@ -21,6 +21,9 @@ _CONFIG = re.compile(r"with config: ?(?=\w+=|\s*$)")
 _FRAGMENT = re.compile(r"\b(?:max_seq_len|device_config)=\w+, .*\b(?:tensor_parallel_size|kv_cache_dtype|"
                        r"enable_prefix_caching|seed)=\w+,|\btensor_parallel_size=\d+, .*\bdevice_config=\w+,|"
                        r"\benable_prefix_caching=\w+, .*\bcompilation_config=\{")
+# The inside of a compilation configuration whose beginning is cut off.
+_MODE = re.compile(r"['\"]cudagraph_mode['\"]: ?(?:<[^>]*>|\d|\[[\d, ]*\])")
+_LARGEST = re.compile(r"['\"]max_(?:cudagraph_)?capture_size['\"]: ?\d+")
 _ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
 _LAYOUT_FLAGS = frozenset((
     "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "decode-context-parallel-size",
@@ -87,21 +90,16 @@ def _read_settings(line: Line, following: Sequence[Line], notes: Notes) -> bool:
     elif _FRAGMENT.search(line.body):
         for settings in _apart(line.body):
             note_settings(notes, settings, "resolved", line)
-    elif ("vllm" in line.body and " -" in line.body) or line.body.endswith("\\"):
-        note_settings(notes, command_line(_continued(line.body, following)) or {}, "asked", line)
+    elif "vllm" in line.body and " -" in line.body:
+        note_settings(notes, command_line(line.body) or {}, "asked", line)
         return False
+    elif (mode := _MODE.search(line.body)) is not None:
+        largest = _LARGEST.search(line.body)
+        inner = ", ".join(found[0] for found in (mode, largest) if found)
+        note_settings(notes, {"compilation_config": f"{{{inner}}}"}, "resolved", line)
     else:
         return False
     return True
-
-
-def _continued(text: str, following: Sequence[Line]) -> str:
-    """A command with the lines that a backslash joins to it."""
-    for other in following:
-        if not text.rstrip().endswith("\\"):
-            break
-        text = text.rstrip()[:-1] + " " + other.body
-    return text
 
 
 def _apart(table: str) -> list[dict[str, str]]:
