@@ -94,13 +94,13 @@ class Running:
 
 @contextmanager
 def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeout_s: float | None = None,
-            study: str = "", tell: Tell = silent) -> Iterator[Running]:
+            study: str = "", tell: Tell = silent, refused: Fault | None = None) -> Iterator[Running]:
     """Start what a plan asks for and hold it against what the engine says; everything is gone at the end.
 
     Ready means: every replica answers its ready page and has streamed a token.  A start that fails yields a Running
     whose launch has a fault.  In the folder `logs` each server's log goes to `rooftop-logs/ID/replica-N.log`.
     `timeout_s` is for readiness; None: as long as each phase may take (`catalog/phases.toml`).  Raises MissingPart
-    where the engine's program is not here.
+    where the engine's program is not here.  With `refused`, or a rule of the engine against it, nothing is started.
     """
     now = datetime.now(UTC)
     launch = Launch(id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}", plan=plan, servers=(), study=study,
@@ -109,8 +109,9 @@ def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeo
     abort = threading.Event()
     try:
         if (refusal := engine.refuses(plan)) is not None:
-            fault = Fault("layout_not_supported", f"{refusal.rule}: {refusal.reason}", refusal.remedy)
-            running.launch = replace(launch, fault=fault)
+            refused = Fault("layout_not_supported", f"{refusal.rule}: {refusal.reason}", refusal.remedy)
+        if refused is not None:
+            running.launch = replace(launch, fault=refused)
         else:
             program = resolve(plan, engine, here=launcher.here)
             folder = logs / LOGS / launch.id

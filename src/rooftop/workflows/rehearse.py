@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from rooftop.domain.engine import Command, Engine, Seat
+from rooftop.domain.launch import Fault
 from rooftop.domain.plan import Plan
 from rooftop.domain.study import Study
 from rooftop.domain.workload import Workload
 from rooftop.hardware.local import this_machine
 from rooftop.store import Store
+from rooftop.workflows.ask import refusals
 from rooftop.workflows.program import replicas, resolve
 from rooftop.workflows.steps import launcher_of, plans, remaining, rounds, steps, workloads
 
@@ -53,7 +55,9 @@ def rehearse(study: Study, engine: Engine, store: Store | None) -> Rehearsal:
         seconds = starts * START_S + sum(map(_level_s, workloads(study))) * levels / max(1, len(workloads(study)))
         basis = (f"nothing measured yet: assumed {START_S:.0f} s a start, {FIRST_TOKEN_S} s to a first token and "
                  f"{TOKEN_S} s a token at every load; no interval")
-    return Rehearsal(tuple((plan.title, _commands(plan, engine)) for plan in all_plans), levels, starts, seconds, basis)
+    refused = refusals(all_plans, engine) if study.ask_parser else {}
+    setups = tuple((plan.title, _commands(plan, engine, refused.get(plan.key))) for plan in all_plans)
+    return Rehearsal(setups, levels, starts, seconds, basis)
 
 
 def _level_s(workload: Workload) -> float:
@@ -64,11 +68,13 @@ def _level_s(workload: Workload) -> float:
     return (workload.stop.seconds or 0.0) + reply_s
 
 
-def _commands(plan: Plan, engine: Engine) -> tuple[str, ...]:
-    """One line a server, or the rule that refuses the plan; ports are examples, free ones are taken at the start."""
+def _commands(plan: Plan, engine: Engine, refused: Fault | None) -> tuple[str, ...]:
+    """One line a server, or what refuses the plan; ports are examples, free ones are taken at the start."""
     refusal = engine.refuses(plan)
     if refusal is not None:
         return (f"refused ({refusal.rule}): {refusal.reason}",)
+    if refused is not None:
+        return (f"refused ({refused.kind}): {refused.reason}; {refused.remedy}",)
     launcher = launcher_of(plan)
     program = resolve(plan, engine, here=launcher.here)
     lines = []

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from rooftop.load.job import Target
 from rooftop.load.target import probe
 from rooftop.store import Store
 from rooftop.telemetry import Source, metrics_page, processes
+from rooftop.workflows.ask import refusals
 from rooftop.workflows.launch import Running, started
 from rooftop.workflows.run import Seen, Slot, locked, new_head, recover, run_level, spool_folder
 from rooftop.workflows.steps import Step, engine_of, failed_plans, launcher_of, plans, remaining, rounds
@@ -61,6 +62,7 @@ class Site:
     tell: Tell
     clock: Clock
     title: str = ""
+    refused: Mapping[str, Fault] = field(default_factory=dict)
     now: str = field(default="", init=False)
 
     def say(self, stage: str, detail: str = "") -> None:
@@ -89,6 +91,8 @@ def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = Fa
         todo = remaining(study, all_plans, store)
         failed = failed_plans(study, store) if not retry_failed else set()
         site = Site(study, engine_of(study), store, tell, Clock(sum(map(len, todo.values()))))
+        site.refused = _refused(site, [plan for plan in all_plans if plan.key not in failed and any(
+            todo[number, plan.key] for number in range(study.order.rounds))])
         for number, plan in rounds(study, all_plans):
             levels = todo[number, plan.key]
             site.title = plan.title
@@ -98,6 +102,14 @@ def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = Fa
             elif levels and not _run_setup(plan, levels, site):
                 failed.add(plan.key)
     tell(Progress("study", done=site.clock.done, total=site.clock.total, last=True))
+
+
+def _refused(site: Site, waiting: Sequence[Plan]) -> Mapping[str, Fault]:
+    """What the engine's own parser refuses of the plans that wait, by their keys."""
+    if not site.study.ask_parser or not waiting:
+        return {}
+    site.say("ask", "the engine's own parser")
+    return refusals(waiting, site.engine)
 
 
 @contextmanager
@@ -129,7 +141,8 @@ def _run_setup(plan: Plan, levels: Sequence[Step], site: Site) -> bool:
         began = time.monotonic()
         site.say("launch", "starting")
         with started(plan, engine=site.engine, launcher=launcher_of(plan), logs=site.store.path.parent,
-                     timeout_s=site.study.start_timeout_s, study=site.study.name, tell=site.relay) as running:
+                     timeout_s=site.study.start_timeout_s, study=site.study.name, tell=site.relay,
+                     refused=site.refused.get(plan.key)) as running:
             target = _target(running, site)
             site.store.add_launch(running.launch, running.log_texts())
             if target is None:
