@@ -22,6 +22,7 @@ from measured import COLUMNS, Refused, Row, Shapes, read_row
 from scoring import Scored, adapted, score, table
 
 from rooftop.catalog import ledger as catalog
+from rooftop.workflows.speed import ledger_for
 
 METRICS = {"output_tok_s": "tok/s", "tpot_ms_mean": "TPOT", "itl_ms_mean": "ITL", "ttft_ms_mean": "TTFT"}
 OUTSIDE = ("speculative decoding", "no configuration", "GPU ", "engine ")
@@ -86,6 +87,7 @@ def main() -> None:
     parser.add_argument("--fit-per-machine", type=int, default=0, metavar="K")
     parser.add_argument("-v", "--verbose", action="store_true", help="one line a row")
     parser.add_argument("--fit", action="store_true", help="fit the ledger's constants; errors of held-out sources")
+    parser.add_argument("--tables", action="store_true", help="kernel times of an installed aiconfigurator-core")
     parser.add_argument("--spreads", action="store_true", help="the spread of errors, and its held-out coverage")
     options = parser.parse_args()
     begin = time.monotonic()
@@ -94,7 +96,7 @@ def main() -> None:
     if options.fit:
         report(rows, ledger)
         return
-    scored = score(rows, ledger)
+    scored = score(rows, ledger, ledger_for if options.tables else None)
     if options.fit_per_machine:
         scored = adapted(scored, options.fit_per_machine)
     if options.verbose:

@@ -16,20 +16,12 @@ import numpy as np
 import pyarrow.parquet as parquet
 
 from rooftop.catalog import gpus
+from rooftop.catalog.kernel_tables import CACHES, FILES, FORMATS, SYSTEMS, newest, skipped
 from rooftop.perfmodel.efficiency import generation
 
-SYSTEMS = {"a100_sxm": "A100 80GB SXM", "h100_sxm": "H100 SXM", "h200_sxm": "H200 SXM", "b200_sxm": "B200 SXM",
-           "b300_sxm": "B300 SXM", "gb200": "GB200", "l40s": "L40S",
-           "rtx_pro_6000_server": "RTX PRO 6000 Blackwell Server"}
-FILES = {"gemm": "gemm/*/*/gemm_perf.parquet", "moe": "moe/*/*/moe_perf.parquet",
-         "attention": "attention/*/*/generation_attention_perf.parquet",
-         "mla": "mla/*/*/generation_mla_perf.parquet",
-         "linear": "linear_attention/*/*/gdn_perf.parquet"}
-FORMATS = {"bfloat16": ("bf16", 16.0, "bf16"), "fp8": ("fp8", 8.0, "fp8"), "fp8_block": ("fp8 block", 8.0, "fp8"),
-           "nvfp4": ("nvfp4", 4.5, "fp4"), "int4_wo": ("int4", 4.5, "bf16"), "w4a16_mxfp4": ("mxfp4", 4.25, "bf16"),
-           "w4a8_mxfp4_mxfp8": ("mxfp4", 4.25, "fp8")}
-CACHES = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1)}
-ODD = ("nongated", "situ", "modeloptfp8moe_flashinfer_cutlass")
+ENGINES = ("sglang", "trtllm", "vllm")
+EVEN = "balanced"
+"""The routing of kernels of experts that are fitted: how many experts they met is known."""
 ATTENDS = ("attention", "mla")
 TOKENS = {"gemm": "m", "moe": "num_tokens"} | dict.fromkeys(("attention", "mla", "linear"), "")
 DECODE = 64
@@ -43,23 +35,6 @@ SMALL_MB = 4
 """Bytes up to which a kernel's time is all base, cached or not."""
 MOST_SHARE = 0.92
 """No share of bandwidth above what streams of bytes reach on such GPUs (recalled: 3.07 of an H100's 3.35 TB/s)."""
-
-
-def skipped(operation: str, engine: str, system: str, row: dict[str, Any]) -> bool:
-    """Kernels that the engines do not choose, or whose times hold launch costs (vLLM's fp8 blocks, 67 to 112 us)."""
-    source = row["kernel_source"]
-    if any(word in source for word in ODD):
-        return True
-    if operation == "gemm":
-        return (engine, row["gemm_dtype"]) in (("vllm", "fp8_block"), ("trtllm", "fp8"), ("trtllm", "int4_wo"))
-    if operation == "moe":
-        odd = {"sglang_flashinfer_cutlass_moe": "bfloat16", "sglang_fused_moe_triton": "w4a16_mxfp4"}
-        return row["distribution"] != "balanced" or odd.get(source) == row["moe_dtype"]
-    if operation == "linear":
-        return "packed_decode" not in source or not row["phase"].startswith("gen")
-    if operation == "mla" and engine == "trtllm" and not system.startswith(("h", "b", "g")):
-        return True
-    return operation == "mla" and (engine, row["kv_cache_dtype"]) == ("sglang", "fp8") and system.startswith("h")
 
 
 def work(operation: str, row: dict[str, Any]) -> tuple[str, float, float, str] | None:
@@ -154,11 +129,12 @@ def gather(folder: Path, operation: str, rng: np.random.Generator) -> Iterator[t
     """(generation, format, engine, system, rows as `fit` takes them) of an operation."""
     for system, name in SYSTEMS.items():
         gpu = gpus.sheet(name).gpu
-        latest = {file.parts[-3]: file for file in sorted((folder / system).glob(FILES[operation]))}
-        for engine, file in latest.items():
+        for engine in ENGINES:
+            file = newest(folder, system, operation, engine)
             groups: dict[str, list[tuple[float, ...]]] = defaultdict(list)
-            for row in parquet.read_table(file).to_pylist():
-                found = None if skipped(operation, engine, system, row) else work(operation, row)
+            for row in parquet.read_table(file).to_pylist() if file else ():
+                left_out = skipped(operation, engine, system, row) or row.get("distribution", EVEN) != EVEN
+                found = None if left_out else work(operation, row)
                 if found:
                     form, size, flops, peak = found
                     rate = gpu.flops_per_s(peak) or gpu.flops_per_s("bf16") or 0.0

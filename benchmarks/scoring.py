@@ -3,15 +3,19 @@
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from measured import Row
 
+from rooftop.domain.architecture import Architecture
+from rooftop.domain.plan import Plan
 from rooftop.domain.stepcost import Ledger, Step
 from rooftop.perfmodel.predict import spread
 from rooftop.perfmodel.queueing import Load, capacity, interval_s, serve
 from rooftop.perfmodel.roofline import Roofline, roofline
 
+Own = Callable[[Plan, Architecture], Ledger]
 MOST_SLOTS = 1024
 """Requests at once where a row does not say (engine-facts 2: the API server's default on large GPUs)."""
 KINDS = ("decode rate", "up to 8 users", "loaded")
@@ -42,16 +46,15 @@ class Scored:
         return -self.error if self.spread_key[1] != self.row.spread_metric else self.error
 
 
-def model_of(row: Row, ledger: Ledger, cache: dict[object, Roofline]) -> Roofline:
-    key = (row.plan.key, row.architecture.name, row.quant, id(ledger))
+def model_of(row: Row, ledger: Ledger, own: Own | None, cache: dict[object, Roofline]) -> Roofline:
+    key = (row.plan.key, row.architecture.name, row.quant)
     if key not in cache:
-        cache[key] = roofline(row.plan, row.architecture, ledger)
+        cache[key] = roofline(row.plan, row.architecture, own(row.plan, row.architecture) if own else ledger)
     return cache[key]
 
 
-def predict(row: Row, ledger: Ledger, cache: dict[object, Roofline]) -> tuple[float, float, str]:
+def predict(row: Row, model: Roofline) -> tuple[float, float, str]:
     """(predicted, data-sheet baseline, bound) in the row's unit."""
-    model = model_of(row, ledger, cache)
     if row.kind == "decode rate":
         interval, cost = interval_s(model, row.users, row.context)
         sheet = model.limit(Step("decode", row.users, row.users, row.context))
@@ -65,9 +68,10 @@ def predict(row: Row, ledger: Ledger, cache: dict[object, Roofline]) -> tuple[fl
     return (*values[row.metric], found.bound)
 
 
-def score(rows: list[Row], ledger: Ledger) -> list[Scored]:
+def score(rows: list[Row], ledger: Ledger, own: Own | None = None) -> list[Scored]:
+    """The rows with their predictions; own: makes a plan's own ledger."""
     cache: dict[object, Roofline] = {}
-    return [Scored(row, *predict(row, ledger, cache)) for row in rows]
+    return [Scored(row, *predict(row, model_of(row, ledger, own, cache))) for row in rows]
 
 
 def adapted(scored: list[Scored], count: int) -> list[Scored]:

@@ -125,12 +125,40 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """What one rank asks of a kernel, batch and context left open.
+
+    sizes: of experts (moe) hidden size, width of an expert, experts, experts a token, ranks that share an expert, ranks
+    that share the experts; of attention heads, KV heads and values a head, of mla heads, all of one rank.
+    """
+
+    operation: str
+    format: str
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Measured kernel times of one shape: points of (tokens or sequences, context, seconds) in rising order.
+
+    gpu: the catalog's name.  engine: whose kernels.
+    """
+
+    gpu: str
+    engine: str
+    shape: Shape
+    points: tuple[tuple[float, float, float], ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """Every constant of the model with its provenance."""
+    """Every constant of the model with its provenance.  grids: measured kernels, which replace `kernels` where they fit."""
 
     constants: tuple[Constant, ...]
     kernels: tuple[Kernel, ...]
     timings: tuple[Timing, ...]
+    grids: tuple[Grid, ...] = ()
 
     def value(self, name: str) -> float:
         """A constant's value.  Raises KeyError where there is none of that name."""

@@ -8,11 +8,12 @@ from rooftop.domain.architecture import Architecture
 from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Gpu
 from rooftop.domain.plan import Plan, SettingValue
-from rooftop.domain.stepcost import Cause, Cost, Kernel, Ledger, Step, Term
+from rooftop.domain.stepcost import Cause, Cost, Grid, Kernel, Ledger, Shape, Step, Term
 from rooftop.errors import BadInput
 from rooftop.perfmodel.collectives import Ring, ring
 from rooftop.perfmodel.cuts import partition_of, ranks, settings_of, stages
 from rooftop.perfmodel.efficiency import kernel, peak, weight_only
+from rooftop.perfmodel.grids import grid_of, kernel_s
 from rooftop.perfmodel.operations import Mixture, Product, Reading, Work, work
 
 BUCKETS = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
@@ -21,6 +22,9 @@ EAGER = {"disable-cuda-graph": "true", "enforce-eager": "true", "cuda-graph-back
 BESIDE = {"sglang": 1024, "vllm": 256, "trtllm": 256}
 """Tokens up to which an engine runs shared experts beside the routed ones in a second stream of a graph, on NVIDIA GPUs
 (SGLang's forward_normal_dual_stream; vllm-project/vllm#26440, #28406, #30085; TensorRT-LLM taken as vLLM)."""
+CACHE_FREE = 0.92
+"""Share of bandwidth that a stream of bytes reaches (the ledger's cap on kernels)."""
+MANY_ROWS = 64
 BESIDE_SINCE = (0, 12)
 """The first vLLM with that stream (0.11.1; a version's third number is not looked at)."""
 ASYNC_SINCE = (0, 14)
@@ -102,7 +106,11 @@ class Roofline:
         met, most = mixture.touched(tokens)
         flops = 2.0 * mixture.parameters * tokens * mixture.active / mixture.spread * most
         moved = met * mixture.bytes + 4.0 * tokens * self.architecture.hidden
-        yield from self._work("experts", "moe", mixture.form, mixture.layers, moved, flops)
+        table = grid_of(self.ledger, self.gpu, self.engine, self.expert_shape(mixture)) if self.ledger.grids else None
+        if table is not None and tokens <= table.points[-1][0]:
+            yield from self._measured("experts", table, mixture.layers, moved, (tokens, 0.0))
+        else:
+            yield from self._work("experts", "moe", mixture.form, mixture.layers, moved, flops)
 
     def _reading(self, reading: Reading, step: Step, requests: int, tokens: int) -> Iterator[Term]:
         """Attention over the cache; context is the mean, half of a prefill's own tokens included."""
@@ -124,8 +132,44 @@ class Roofline:
         if step.phase == "prefill":
             used = replace(self._kernel("attention", form), compute=self.ledger.value("prefill_attention"))
             yield from self._timed("attention", used, reading.layers, moved, flops, peak("bf16", self.gpu))
+            return
+        table = grid_of(self.ledger, self.gpu, self.engine, self.cache_shape(reading)) if self.ledger.grids else None
+        if table is not None and kind.kind in ("mla", "full") and not kind.index_top:
+            yield from self._measured("attention", table, reading.layers, moved, (requests, attended / dcp))
         else:
             yield from self._work("attention", name, form, reading.layers, moved, flops, requests)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """What a table of kernel times would be asked for, without repetition."""
+        asked = [self.expert_shape(one) for part in self.works for one in part.mixtures]
+        asked += [self.cache_shape(one) for part in self.works for one in part.readings
+                  if one.kind.kind in ("mla", "full")]
+        return tuple(dict.fromkeys(asked))
+
+    def expert_shape(self, mixture: Mixture) -> Shape:
+        """The shape of a rank's experts."""
+        wide = self.layout.tp * (self.layout.dp if self.wide.ranks > self.layout.tp else 1) // mixture.spread
+        width = round(mixture.parameters * wide / (3 * self.architecture.hidden))
+        return Shape("moe", mixture.form, (self.architecture.hidden, width, mixture.count, mixture.active, wide,
+                                           mixture.spread))
+
+    def cache_shape(self, reading: Reading) -> Shape:
+        """The shape of a rank's reading of its cache."""
+        form = "fp8" if self.kv_bytes < 2 else "bf16"
+        if reading.kind.kind == "mla":
+            return Shape("mla", form, (reading.heads * self.layout.dcp,))
+        return Shape("attention", form, (reading.heads * self.layout.dcp, reading.kv_heads, reading.kind.key_dim))
+
+    def _measured(self, name: str, table: Grid, layers: int, moved: float, at: tuple[float, float]) -> Iterator[Term]:
+        """A kernel as it was timed, but never faster than its bytes come from memory: what was timed may lie in a cache.
+
+        What exceeds its bytes' time counts as launch, as compute where there are many rows.
+        """
+        memory = moved / (CACHE_FREE * (self.gpu.memory_bytes_per_s or 1.0))
+        whole = max(memory, kernel_s(table, *at))
+        yield Term(name, "memory", layers * memory)
+        yield Term(name, "launch" if at[0] <= MANY_ROWS else "compute", layers * (whole - memory))
 
     def _work(self, name: str, operation: str, form: str, layers: int, moved: float, flops: float,
               batch: int = 1) -> Iterator[Term]:

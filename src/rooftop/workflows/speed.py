@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rooftop.catalog import ledger
+from rooftop.catalog import kernel_tables, ledger
 from rooftop.domain.architecture import Architecture
 from rooftop.domain.finding import Finding
 from rooftop.domain.fit import Option
+from rooftop.domain.plan import Plan
+from rooftop.domain.stepcost import Ledger
 from rooftop.errors import BadInput
 from rooftop.perfmodel.gains import gains
 from rooftop.perfmodel.predict import decode_rate, users
@@ -45,11 +47,20 @@ def with_speed(option: Option, architecture: Architecture, input_tokens: int, ou
     machine = option.plan.machine
     if machine is None or not machine.gpus or machine.gpus[0].memory_bytes_per_s is None:
         return option
-    model = roofline(option.plan, architecture, ledger.known())
+    model = roofline(option.plan, architecture, ledger_for(option.plan, architecture))
     together = Load(option.fit.users, input_tokens, output_tokens)
     within = _within(model, together, aim) if aim.limited else None
     return replace(option, one=decode_rate(model, 1, input_tokens + output_tokens / 2), many=users(model, together)[0],
                    within=within)
+
+
+def ledger_for(plan: Plan, architecture: Architecture) -> Ledger:
+    """The catalog's ledger; with the kernel times of an installed aiconfigurator-core for the plan's shapes."""
+    known, data = ledger.known(), kernel_tables.folder()
+    if data is None or plan.machine is None or plan.engine is None:
+        return known
+    asked = roofline(plan, architecture, known).shapes
+    return replace(known, grids=kernel_tables.grids(data, plan.machine.gpus[0].kind, plan.engine, asked))
 
 
 def ranked(options: Sequence[Option], aim: Aim) -> list[Option]:
@@ -68,7 +79,8 @@ def settings_worth(option: Option, architecture: Architecture, input_tokens: int
     """Settings that would move the option's speed; none where it has no prediction."""
     if option.one is None:
         return ()
-    return gains(option.plan, architecture, ledger.known(), option.fit.users, input_tokens + output_tokens / 2)
+    table = ledger_for(option.plan, architecture)
+    return gains(option.plan, architecture, table, option.fit.users, input_tokens + output_tokens / 2)
 
 
 def _within(model: Roofline, load: Load, aim: Aim) -> int:
