@@ -181,7 +181,9 @@ def test_a_parser_that_takes_too_long_refuses_nothing(vllm: str, monkeypatch: py
 
 def study(vllm: str, *, asked: bool = True) -> Study:
     setup = Setup("wrong", settings=(Setting("max-num-sequences", 4),))
-    return Study("s", "vllm", vllm, (setup,), Load((1,)), Order(1), binary=vllm, ask_parser=asked)
+    (model := Path(vllm).with_name("model")).mkdir(exist_ok=True)
+    (model / "config.json").write_text("{}")
+    return Study("s", "vllm", str(model), (setup,), Load((1,)), Order(1), binary=vllm, ask_parser=asked)
 
 
 def test_a_study_starts_nothing_that_the_parser_refuses(vllm: str, tmp_path: Path) -> None:

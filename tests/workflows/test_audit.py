@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rooftop import registry
 from rooftop.cli.app import rooftop
 from rooftop.domain import codec
 from rooftop.domain.layout import Layout
@@ -65,6 +66,22 @@ def test_a_log_of_nothing_known(tmp_path: Path) -> None:
     log.write_text("hello\n")
     with pytest.raises(BadInput, match="no engine"):
         audit_log(log)
+
+
+@pytest.mark.parametrize("engine", registry.names("engines"))
+@pytest.mark.parametrize("text", ["", "hello\nworld\n", "\x00\x01\n", "2026-01-01 12:00:00 INFO nginx started\n"])
+def test_a_named_engine_must_be_in_the_log(engine: str, text: str, tmp_path: Path) -> None:
+    (log := tmp_path / "other.log").write_text(text)
+    with pytest.raises(BadInput, match=f"nothing here is of {engine}") as wrong:
+        audit_log(log, engine=engine)
+    assert "vllm" in wrong.value.remedy
+    done = CliRunner().invoke(rooftop, ["verify", "--log", str(log), "--engine", engine])
+    assert isinstance(done.exception, BadInput)
+
+
+def test_a_start_cut_off_in_its_first_line_is_the_engines(tmp_path: Path) -> None:
+    (log := tmp_path / "server.log").write_text("0.00.01.1 I srv    load_model: loading model '/m/x.gguf'\n")
+    assert audit_log(log).engine == "llamacpp"
 
 
 def test_a_server_that_is_not_there() -> None:

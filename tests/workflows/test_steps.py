@@ -18,6 +18,7 @@ from rooftop.domain.workload import Stop
 from rooftop.errors import BadInput
 from rooftop.store import Store
 from rooftop.workflows.steps import (
+    check_files,
     failed_plans,
     plans,
     read_study,
@@ -180,6 +181,38 @@ def test_a_wrong_file_is_told_with_its_place(tmp_path: Path, text: str, words: s
     told = f"{wrong.value.what} {wrong.value.where} {wrong.value.remedy}"
     assert all(word in told for word in words.split("|")), told
     assert str(file) in told
+
+
+@pytest.mark.parametrize(("engine", "model", "tokenizer", "words"), [
+    ("llamacpp", "folder", "", "this is a folder|name a file in it: a.gguf, b.gguf"),
+    ("llamacpp", "text", "", "this is none|.gguf"),
+    ("vllm", "empty", "", "no config.json|config.json"),
+    ("sglang", "empty", "", "no config.json|config.json"),
+    ("llamacpp", "folder/a.gguf", "nowhere", "nowhere|"),
+    ("llamacpp", "folder/a.gguf", "empty", "tokenizer|"),
+    ("llamacpp", "folder/a.gguf", "text", "tokenizer|"),
+])
+def test_files_that_are_no_model_or_tokenizer(tmp_path: Path, engine: str, model: str, tokenizer: str,
+                                              words: str) -> None:
+    for name in ("folder", "empty"):
+        (tmp_path / name).mkdir()
+    for name in ("folder/a.gguf", "folder/b.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    (tmp_path / "text").write_text("version https://git-lfs.github.com/spec/v1")
+    path = str(tmp_path / tokenizer) if tokenizer else ""
+    asked = replace(Study("s", engine, str(tmp_path / model), (A,)), tokenizer=path)
+    with pytest.raises(BadInput) as wrong:
+        check_files(asked)
+    told = f"{wrong.value.what} {wrong.value.where} {wrong.value.remedy}"
+    assert all(word in told for word in words.split("|")), told
+
+
+def test_files_that_are_what_they_should_be(weights: str, tmp_path: Path) -> None:
+    check_files(study(weights))
+    (tmp_path / "config.json").write_text("{}")
+    for engine in ("vllm", "sglang"):
+        check_files(study(str(tmp_path), engine=engine))
+    check_files(study("Example/Hub-7B", launcher="docker", image="a/b:1"))
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def audit_log(path: Path, *, engine: str = "", plan: Plan | None = None) -> Audi
     """What the log in a file proves.
 
     The engine is the one that is named, or that the plan names, or whose witness finds the most in the log.
-    Raises BadInput where the file cannot be read or no engine finds anything in it.
+    Raises BadInput where the file cannot be read, or the engine finds nothing of its own in it.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -49,8 +49,9 @@ def audit_log(path: Path, *, engine: str = "", plan: Plan | None = None) -> Audi
         raise BadInput(f"the log cannot be read: {error.strerror}", where=str(path)) from error
     found = {one.name: (one, one.witness.read_log(lines)) for one in _engines(engine or (plan and plan.engine) or "")}
     text = "\n".join(lines).lower()
-    name = _fullest({key: (len(strongest(evidence)) + (one.witness.fault(lines, None) is not None),
-                           text.count(key.removesuffix("cpp"))) for key, (one, evidence) in found.items()}, str(path))
+    name = _fullest({key: (len(strongest(evidence)) + _known(one, lines), text.count(key.removesuffix("cpp")))
+                     for key, (one, evidence) in found.items()}, str(path),
+                    "give the engine's own log, from its start")
     chosen, evidence = found[name]
     return _audit(chosen, str(path), evidence, chosen.witness.fault(lines, None), plan)
 
@@ -64,7 +65,8 @@ def audit_server(url: str, *, engine: str = "", plan: Plan | None = None) -> Aud
     engines = {one.name: one for one in _engines(engine or (plan and plan.engine) or "")}
     fetch(base + "/v1/models", timeout_s=PAGE_S)
     found = {name: tuple(_read_pages(one, base)) for name, one in engines.items()}
-    name = _fullest({key: (len(strongest(evidence)), 0) for key, evidence in found.items()}, base)
+    name = _fullest({key: (len(strongest(evidence)), 0) for key, evidence in found.items()}, base,
+                    "give the URL of the engine itself, not of a proxy")
     return _audit(engines[name], base, found[name], None, plan)
 
 
@@ -84,12 +86,21 @@ def _engines(name: str) -> Iterator[Engine]:
         yield engine
 
 
-def _fullest(counts: dict[str, tuple[int, int]], where: str) -> str:
-    """The engine with the most facts (a known fault counts as one); of equals, the one that is named most often."""
+def _known(engine: Engine, lines: Sequence[str]) -> int:
+    """1 where the engine's fault, or a phase of its start, is in the log."""
+    return int(engine.witness.fault(lines, None) is not None or any(map(engine.phase, lines)))
+
+
+def _fullest(counts: dict[str, tuple[int, int]], where: str, remedy: str) -> str:
+    """The engine with the most facts (a known fault counts as one); of equals, the one that is named most often.
+
+    Raises BadInput where none has any, also where it is the only one that was asked for.
+    """
     best = max(counts, key=lambda name: counts[name])
-    if not counts[best][0] and len(counts) > 1:
-        raise BadInput("no engine that rooftop knows says anything here", where=where,
-                       remedy=f"name the engine with --engine ({', '.join(counts)})")
+    if not counts[best][0]:
+        what = f"nothing here is of {best}" if len(counts) == 1 else "no engine that rooftop knows says anything here"
+        engines = ", ".join(registry.names("engines"))
+        raise BadInput(what, where=where, remedy=f"{remedy}; --engine is one of: {engines}")
     return best
 
 

@@ -11,7 +11,7 @@ from rooftop.hardware.local import this_machine
 from rooftop.store import Store
 from rooftop.workflows.ask import refusals
 from rooftop.workflows.program import replicas, resolve
-from rooftop.workflows.steps import launcher_of, plans, remaining, rounds, steps, workloads
+from rooftop.workflows.steps import check_files, launcher_of, plans, remaining, rounds, steps, workloads
 
 START_S = 10.0
 TOKEN_S = 0.02
@@ -40,6 +40,7 @@ def rehearse(study: Study, engine: Engine, store: Store | None) -> Rehearsal:
     The estimate takes the mean time of the levels and starts that the store has, else an assumption that `basis` names.
     """
     all_plans = plans(study, this_machine())
+    check_files(study)
     if store is None:
         todo = {(number, plan.key): steps(study, plan, number) for number, plan in rounds(study, all_plans)}
     else:

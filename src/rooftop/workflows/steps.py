@@ -19,6 +19,8 @@ from rooftop.domain.plan import Plan, Setting
 from rooftop.domain.study import Setup, Study
 from rooftop.domain.workload import Arrivals, Stop, Workload
 from rooftop.errors import BadInput
+from rooftop.load.job import Target
+from rooftop.load.tokenizer import open_tokenizer
 from rooftop.store import Store
 from rooftop.workflows.fetch import find
 from rooftop.workflows.soundness import check_study
@@ -179,6 +181,31 @@ def model_of(study: Study) -> Model:
         if study.launcher != LOCAL and (inside or _HUB.fullmatch(study.model)):
             return Model(study.model if not inside else Path(study.model).stem, study.model)
         raise
+
+
+def check_files(study: Study) -> None:
+    """See that the engine can take the model for what it is, and that the tokenizer is one.
+
+    Raises BadInput where not, MissingPart where the package that reads the tokenizer is not installed.
+    """
+    path = Path(model_of(study).path)
+    if study.engine == "llamacpp" and path.is_dir():
+        inside = sorted(one.name for one in path.glob("*.gguf"))
+        raise BadInput("llama-server reads one GGUF file, and this is a folder", where=str(path),
+                       remedy=f"name a file in it: {', '.join(inside[:5])}" if inside else "convert the model to GGUF")
+    if study.engine == "llamacpp" and path.is_file() and not _begins(path, b"GGUF"):
+        raise BadInput("llama-server reads GGUF files, and this is none", where=str(path),
+                       remedy="name a .gguf file; one that was cut off or is a pointer must be downloaded again")
+    if study.engine in ("vllm", "sglang") and path.is_dir() and not any(path.glob("*.json")):
+        raise BadInput("this folder holds no model: it has no config.json", where=str(path),
+                       remedy="name the folder that holds config.json and the weights")
+    if study.tokenizer:
+        open_tokenizer(Target((), ""), study.tokenizer)
+
+
+def _begins(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
 
 
 def _targets(options: Sequence[str]) -> Iterator[str]:

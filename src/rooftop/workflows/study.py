@@ -21,7 +21,7 @@ from rooftop.telemetry import Source, metrics_page, processes
 from rooftop.workflows.ask import refusals
 from rooftop.workflows.launch import Running, started
 from rooftop.workflows.run import Seen, Slot, locked, new_head, recover, run_level, spool_folder
-from rooftop.workflows.steps import Step, engine_of, failed_plans, launcher_of, plans, remaining, rounds
+from rooftop.workflows.steps import Step, check_files, engine_of, failed_plans, launcher_of, plans, remaining, rounds
 
 STARTS = 2
 DYING_S = 1.0
@@ -86,6 +86,7 @@ def run_study(study: Study, *, store: Store, tell: Tell, retry_failed: bool = Fa
     StoreFailed where another rooftop works on it.
     """
     all_plans = plans(study, this_machine())
+    check_files(study)
     with _alone(study, store):
         recover(store)
         todo = remaining(study, all_plans, store)
