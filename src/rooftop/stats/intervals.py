@@ -9,9 +9,11 @@ import numpy as np
 from rooftop.domain.finding import Interval, Measurement
 from rooftop.stats.beta import beta_quantile, t_quantile
 from rooftop.stats.columns import Floats
+from rooftop.stats.dependence import LEAST_ROUNDS, spread
 
-MOST_BATCHES = 20
-LEAST_BATCHES = 3
+MOST_BENT = 0.25
+NEARLY, ROOM, FEWEST = 0.8, 1.4, 3.0
+"""How many times `needed` dependent observations must be worth at a far quantile, and how many at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,124 +37,128 @@ def needed(share: float, level: float = 0.9) -> int:
     return ceil(log((1.0 - level) / 2.0) / log(max(share, 1.0 - share)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Error:
-    """An error, or a ratio of squared errors, and the degrees of freedom of its estimate."""
-
-    size: float
-    freedom: float
-
-
-def standard_error(deviations: Floats, rounds: int | None = None) -> _Error | None:
-    """Standard error of a mean from its deviations in the order of time, by batch means.
-
-    deviations: x_i minus their mean.  Neighbours in time are cut into b batches of equal size; with S_k the sum of the
-    deviations in batch k, the squared error is b/(b - 1) * sum(S_k^2) / n^2, with b - 1 degrees of freedom.  b begins
-    at 20 and is halved as long as the S_k themselves follow each other (lag-1 autocorrelation above 1.3/sqrt(b)) and
-    at least 5 remain (batch means: Law and Carson, "A sequential procedure for determining the length of a
-    steady-state simulation", Operations Research 27(5), 1979).
-
-    rounds: how many times over the observations were made by requests that were in flight together.  Those may move
-    together as one, so there are at most as many batches as rounds, and None with fewer than 3 batches.
-    """
-    n = len(deviations)
-    batches = min(MOST_BATCHES, n, n if rounds is None else rounds)
-    if batches < LEAST_BATCHES:
-        return None
-    total = np.concatenate([[0.0], np.cumsum(deviations)])
-    while True:
-        sums = np.diff(total[np.linspace(0, n, batches + 1).astype(np.int64)])
-        squares = float(np.sum(sums * sums))
-        if batches < 10 or float(np.sum(sums[1:] * sums[:-1])) <= 1.3 / sqrt(batches) * squares:
-            return _Error(sqrt(squares * batches / (batches - 1)) / n, batches - 1)
-        batches //= 2
-
-
 def mean(values: Floats, *, level: float = 0.9, rounds: int | None = None) -> Estimate:
-    """The mean of observations in the order of time: x +- t * standard error (`standard_error`)."""
+    """The mean of observations in the order of time, with the interval of `spread`, bent by skewness (`_bent`)."""
     n = len(values)
     if n == 0:
         return Estimate(None, None, 0, 0.0, "no observation")
     value = float(np.mean(values))
     deviations = values - value
-    error = standard_error(deviations, rounds)
+    error = spread(deviations, level, rounds)
     if error is None:
         return Estimate(value, None, n, 0.0, _too_short(n, rounds))
-    half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size
-    effective = float(np.mean(deviations * deviations)) / error.size ** 2 if error.size > 0.0 else float(n)
-    return Estimate(value, Interval(value - half, value + half, level), n, effective)
+    if error.size <= 0.0:
+        return Estimate(value, Interval(value, value, level), n, float(n))
+    squares = deviations * deviations
+    variance = float(np.mean(squares))
+    skewness = float(np.mean(squares * deviations)) / variance ** 1.5
+    low, high = _bent(error.half, skewness, sqrt(variance), level)
+    return Estimate(value, Interval(value - low, value + high, level), n, variance / error.size ** 2)
+
+
+def _bent(half: float, skewness: float, deviation: float, level: float) -> tuple[float, float]:
+    """How far an interval of a mean reaches below and above, where the observations are skewed.
+
+    With z the normal quantile, e = half / z the error and a = skewness e / (6 deviation) (the skewness of the mean over
+    6), the bounds are at e g(z) and -e g(-z), g(r) = (cbrt(1 + 6 a (r - a)) - 1) / (2 a) (Willink, "A confidence
+    interval and test for the mean of an asymmetric distribution", Communications in Statistics 34(4), 2005).
+    """
+    z = t_quantile(0.5 + level / 2.0, inf)
+    error = half / z
+    a = min(MOST_BENT, max(-MOST_BENT, skewness * error / (6.0 * deviation)))
+    if abs(a) < 1e-6:
+        return half, half
+    low, high = (error * float(np.cbrt(1.0 + 6.0 * a * (r - a)) - 1.0) / (2.0 * a) for r in (z, -z))
+    return low, -high
 
 
 def _too_short(n: int, rounds: int | None) -> str:
-    if rounds is not None and rounds < min(n, LEAST_BATCHES):
-        return f"no interval: it needs at least {LEAST_BATCHES} rounds of requests, there are {rounds}"
-    return f"no interval: it needs at least {LEAST_BATCHES} observations, there are {n}"
+    if rounds is not None and rounds < min(n, LEAST_ROUNDS):
+        return f"no interval: it needs at least {LEAST_ROUNDS} rounds of requests, there are {rounds}"
+    return f"no interval: it needs at least {LEAST_ROUNDS} observations, there are {n}"
 
 
 def quantile(values: Floats, share: float, *, level: float = 0.9, rounds: int | None = None,
              ordered: Floats | None = None, unit: str = "observations") -> Estimate:
     """The quantile at `share` of observations in the order of time, with an interval of order statistics.
 
-    n dependent observations are worth m = n / inflation independent ones (`_inflation`), and because the inflation is
-    itself an estimate, the interval is that of m (z/t)^2 of them (Korn and Graubard, "Confidence intervals for
-    proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
-    The interval of the share that lies below the quantile (Jeffreys: quantiles of Beta(share m + 1/2,
-    (1 - share) m + 1/2)) is read off the ordered observations, between two of them where it falls there (Woodruff,
-    "Confidence intervals for medians and other position measures", JASA 47, 1952).
+    n dependent observations are worth m = n / inflation independent ones (`_inflation`).  The interval of the share
+    that lies below the quantile (Jeffreys: quantiles of Beta(share m + 1/2, (1 - share) m + 1/2)) is read off the
+    ordered observations, between two of them where it falls there (Woodruff, "Confidence intervals for medians and
+    other position measures", JASA 47, 1952; Korn and Graubard, "Confidence intervals for proportions with small
+    expected number of positive counts estimated from survey data", Survey Methodology 24, 1998).
 
     `ordered` are the sorted values, where they are at hand; `unit` names the observations.  The value is None with
-    fewer than `needed` observations.  The interval is None, and `why_not` says so, where they are worth fewer
-    independent ones at the quantile or at the median, or where a bound would be the largest or the least value itself.
+    fewer than `needed` observations.  The interval is None, and `why_not` says so, where they are worth too few
+    independent ones: fewer than `needed`, a little more where they depend (what a cluster is like must be seen, too),
+    or so few at all that the true quantile may lie beyond everything seen.
     """
     n, least = len(values), needed(share, level)
     if n < least:
         return Estimate(None, None, n, float(n), f"needs at least {least} {unit}, there are {n}")
     ordered = np.sort(values) if ordered is None else ordered
     value = _between(ordered, share * (n - 1))
-    if min(n, n if rounds is None else rounds) < LEAST_BATCHES:
+    if min(n, n if rounds is None else rounds) < LEAST_ROUNDS:
         return Estimate(value, None, n, 0.0, _too_short(n, rounds))
-    here = _tail_inflation(values, ordered, share, rounds)
-    middle = here if share == 0.5 else _inflation(values, ordered, 0.5, rounds)
-    effective = n / max(here.size, middle.size)
-    spread = (1.0 + level) / 2.0
-    worth = n / here.size * (t_quantile(spread, inf) / t_quantile(spread, here.freedom)) ** 2
-    a, b = share * worth + 0.5, (1.0 - share) * worth + 0.5
-    low, high = (beta_quantile(bound, a, b) * (n + 1) - 1.0 for bound in (1.0 - spread, spread))
-    if min(worth, effective) < least or low <= 0.0 or high >= n - 1:
+    size, half = _tail_inflation(values, ordered, share, level, rounds)
+    least = ceil(NEARLY * least * min(ROOM, max(1.0, size)))
+    effective = n / size
+    whole = n / _whole_inflation(values, ordered, level, rounds)
+    if effective < least or whole < FEWEST:
+        least = least if effective < least else ceil(FEWEST)
         return Estimate(value, None, n, effective, f"no interval: {n} {unit} that move together are worth "
-                        f"{min(worth, effective):.0f} independent ones, it needs {least}")
-    return Estimate(value, Interval(_between(ordered, low), _between(ordered, high), level), n, effective)
+                        f"{min(whole, effective):.0f} independent ones, it needs {least}")
+    side = (1.0 - level) / 2.0
+    a, b = share * n / half + 0.5, (1.0 - share) * n / half + 0.5
+    low, high = (_between(ordered, beta_quantile(bound, a, b) * (n + 1) - 1.0) for bound in (side, 1.0 - side))
+    return Estimate(value, Interval(min(low, value), max(high, value), level), n, effective)
 
 
-def _inflation(values: Floats, ordered: Floats, share: float, rounds: int | None) -> _Error:
-    """How many dependent observations are worth one independent one at a quantile.
+def _inflation(values: Floats, ordered: Floats, share: float, level: float, rounds: int | None) -> tuple[float, float]:
+    """How many dependent observations are worth one independent one at a quantile: as estimated, and for its interval.
 
     The share of observations at or below the quantile is a mean of zeros and ones: the inflation is the square of its
-    standard error under dependence (`standard_error`) over the one without, share (1 - share) / n.
+    standard error under dependence (`spread`) over the one without, share (1 - share) / n; likewise of its interval.
     """
     n = len(values)
-    below = (values <= _between(ordered, share * (n - 1))).astype(np.float64)
+    place = _between(ordered, share * (n - 1))
+    below = values <= place if place < ordered[-1] else values < place
     found = float(np.mean(below))
-    error = standard_error(below - found, rounds)
-    if found >= 1.0 or error is None:
-        return _Error(1.0, n - 1)
-    return _Error(max(error.size ** 2 * n / (found * (1.0 - found)), 0.25), error.freedom)
+    error = spread(below.astype(np.float64) - found, level, rounds)
+    if not 0.0 < found < 1.0 or error is None:
+        return 1.0, 1.0
+    alone = found * (1.0 - found) / n
+    z = t_quantile(0.5 + level / 2.0, inf)
+    return max(error.size ** 2 / alone, 0.25), max((error.half / z) ** 2 / alone, 0.25)
 
 
-def _tail_inflation(values: Floats, ordered: Floats, share: float, rounds: int | None) -> _Error:
+def _tail_inflation(values: Floats, ordered: Floats, share: float, level: float, rounds: int | None
+                    ) -> tuple[float, float]:
     """The inflation at a quantile that may lie far out.
 
     There few clusters of observations lie beyond and their dependence is seen badly.  It is therefore averaged with
-    the dependence at the quantile that has five times as many beyond (p99: p95), unless it is more than twice as strong
-    as there, as when rare stalls hit many requests at once; benchmarks/intervals.py shows what that rule is worth.
+    the dependence at the quantile that has five times as many beyond (p99: p95); its own weight is k / (k + 20) with k
+    observations beyond, or all where it is more than three times as strong as there, as when rare stalls hit many
+    requests at once; benchmarks/intervals.py shows what that is worth.
     """
-    own, tail = _inflation(values, ordered, share, rounds), 5.0 * min(share, 1.0 - share)
+    own, tail = _inflation(values, ordered, share, level, rounds), 5.0 * min(share, 1.0 - share)
     if tail > 0.5:
         return own
-    nearer = _inflation(values, ordered, 1.0 - tail if share > 0.5 else tail, rounds)
-    if own.size > 2.0 * nearer.size:
+    nearer = _inflation(values, ordered, 1.0 - tail if share > 0.5 else tail, level, rounds)
+    if own[0] > 3.0 * nearer[0]:
         return own
-    return _Error((own.size + nearer.size) / 2.0, own.freedom + nearer.freedom)
+    weight = 1.0 / (1.0 + 100.0 / (len(values) * tail))
+    return weight * own[0] + (1.0 - weight) * nearer[0], weight * own[1] + (1.0 - weight) * nearer[1]
+
+
+def _whole_inflation(values: Floats, ordered: Floats, level: float, rounds: int | None) -> float:
+    """The inflation of the mean of all observations, each no further out than p10 and p90."""
+    last = len(values) - 1
+    kept = np.clip(values, _between(ordered, 0.1 * last), _between(ordered, 0.9 * last))
+    deviations = kept - float(np.mean(kept))
+    error = spread(deviations, level, rounds)
+    variance = float(deviations @ deviations) / len(values)
+    return error.size ** 2 * len(values) / variance if error is not None and variance > 0.0 else 1.0
 
 
 def _between(ordered: Floats, place: float) -> float:
@@ -167,16 +173,16 @@ def ratio(amounts: Floats, times: Floats, *, level: float = 0.9, rounds: int | N
 
     R = sum(a) / sum(t) has, to first order, the standard error of the mean of a_i - R t_i, which is 0, over the mean
     time: the classical ratio estimator (Cochran, "Sampling Techniques", 6.3), here with the error of a dependent
-    series (`standard_error`).
+    series (`spread`).
     """
     n, whole = len(amounts), float(np.sum(times))
     if whole <= 0.0:
         return Estimate(None, None, n, 0.0, "nothing was measured")
     value = float(np.sum(amounts)) / whole
-    error = standard_error(amounts - value * times, rounds)
+    error = spread(amounts - value * times, level, rounds)
     if error is None:
         return Estimate(value, None, n, 0.0, _too_short(n, rounds))
-    half = t_quantile(0.5 + level / 2.0, error.freedom) * error.size * n / whole
+    half = error.half * n / whole
     return Estimate(value, Interval(value - half, value + half, level), n, float(n))
 
 

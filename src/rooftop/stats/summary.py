@@ -14,7 +14,8 @@ from rooftop.domain.workload import Slo
 from rooftop.errors import BadInput
 from rooftop.stats import intervals, latencies
 from rooftop.stats.columns import STOPPED, Columns, Flags, Floats, columns, credited
-from rooftop.stats.intervals import MOST_BATCHES, Estimate
+from rooftop.stats.dependence import MOST_WAVES
+from rooftop.stats.intervals import Estimate
 from rooftop.stats.window import Window, find_window
 
 Span = Literal["steady", "whole"]
@@ -196,7 +197,7 @@ def _spread(of: _Level, amounts: Floats) -> Estimate:
         within = (table.due_s >= window.begin_s) & (table.due_s < window.end_s)
         return intervals.ratio(amounts[within], latencies.e2e_s(table)[within] / of.slots, level=of.level,
                                rounds=of.rounds)
-    parts = max(1, min(MOST_BATCHES, int(window.length_s / (2.0 * window.round_s))))
+    parts = max(1, min(MOST_WAVES, int(window.length_s / (2.0 * window.round_s))))
     edges = np.linspace(window.begin_s, window.end_s, parts + 1)
     return intervals.ratio(np.diff(credited(table.due_s, table.end_s, amounts, edges)), np.diff(edges), level=of.level)
 
