@@ -286,6 +286,9 @@ def _settings(fields: dict[str, str]) -> tuple[tuple[Setting, ...], tuple[Settin
         settings.append(Setting("async-scheduling", True))
     if re.search(r"custom PCIe all-reduce|one-?shot|PCIE_ALLREDUCE=1|PCIe-IPC|custom AR;|stage1<=", flags, re.I):
         environment.append(Setting("VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC", True))
+    largest = re.search(r"cuda-?graph-max-bs(?:-decode)?[ =](\d+)", flags)
+    if largest:
+        settings.append(Setting("cuda-graph-max-bs-decode", int(largest[1])))
     slots = re.search(r"max-num-seqs[ =](\d+)|max-running-requests[ =](\d+)", flags)
     return tuple(settings), tuple(environment), int(slots[1] or slots[2]) if slots else None
 

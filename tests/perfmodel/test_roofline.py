@@ -15,7 +15,7 @@ from rooftop.domain.stepcost import Cost, Step
 from rooftop.errors import BadInput
 from rooftop.perfmodel.efficiency import generation, kernel, peak
 from rooftop.perfmodel.operations import Mixture, met
-from rooftop.perfmodel.roofline import Roofline, padded, roofline
+from rooftop.perfmodel.roofline import Roofline, roofline
 from tests.perfmodel import bench
 
 LLAMA, KIMI, QWEN = "Meta-Llama-3.1-8B", "Kimi-K2.5", "Qwen3-30B-A3B"
@@ -143,10 +143,6 @@ def test_the_busiest_rank_is_between_mean_and_all() -> None:
     assert 1 < most < 8
     assert 1 <= share <= 8
     assert mixture.touched(4096)[0] == pytest.approx(48, abs=0.5)
-
-
-def test_captured_batches() -> None:
-    assert [padded(size) for size in (1, 3, 5, 8, 9, 250, 513)] == [1, 4, 8, 8, 16, 256, 513]
 
 
 def test_a_gpu_without_data_sheet_is_refused() -> None:

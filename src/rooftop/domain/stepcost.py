@@ -136,6 +136,9 @@ class Shape:
     format: str
     sizes: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{self.operation} {self.format} {'x'.join(map(str, self.sizes))}"
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -153,7 +156,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Every constant of the model with its provenance.  grids: measured kernels, which replace `kernels` where they fit."""
+    """Every constant of the model with its provenance.  grids: measured kernels, which replace `kernels`."""
 
     constants: tuple[Constant, ...]
     kernels: tuple[Kernel, ...]

@@ -14,7 +14,7 @@ def grid_of(ledger: Ledger, gpu: Gpu, engine: str, shape: Shape) -> Grid | None:
 
 
 def kernel_s(grid: Grid, rows: float, context: float) -> float:
-    """Seconds at a batch and a context, by straight lines in logarithms; constant below the points, proportional above."""
+    """Seconds at a batch and a context, straight in logarithms; constant below the points, proportional above."""
     curve = tuple((batch, interpolate(tuple((place, time) for _, place, time in points), context))
                   for batch, points in groupby(grid.points, key=lambda point: point[0]))
     return interpolate(curve, rows)

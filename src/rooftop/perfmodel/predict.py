@@ -88,8 +88,8 @@ def used(model: Roofline) -> tuple[Constant, ...]:
     made.append(Constant("memory bandwidth", model.gpu.memory_bytes_per_s or 0.0, "bytes/s", "data sheet"))
     if model.tensor.ranks > 1:
         made.append(Constant("all-reduce latency", model.tensor.points[0][1], "s", f"table: {model.tensor.source}"))
-    made += [Constant(f"{one.shape.operation} {one.shape.format} {'x'.join(map(str, one.shape.sizes))}: measured points",
-                      len(one.points), "1", one.source) for one in model.ledger.grids if one.shape in model.shapes]
+    made += [Constant(f"{one.shape}: measured points", len(one.points), "1", one.source)
+             for one in model.ledger.grids if one.shape in model.shapes]
     for found in dict.fromkeys(_kernels(model)):
         name = f"{found.generation} {found.operation} {found.format}"
         made += [Constant(f"{name}: base", found.base_s, "s", found.source),

@@ -50,7 +50,7 @@ def interval_s(model: Roofline, requests: int, context: float) -> tuple[float, C
     With a pipeline the requests run as up to pp cohorts; a cohort's next step waits for its own result, so that a token
     takes the sum of all stages' times at the cohort's batch (engine-facts 4.3).
     """
-    cohorts = min(model.layout.pp, requests)
+    cohorts = min(model.slots or model.layout.pp, requests)
     batch = -(-requests // cohorts)
     cost = model.cost(Step("decode", batch, batch, context))
     return cost.seconds, cost

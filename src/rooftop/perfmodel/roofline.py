@@ -13,12 +13,10 @@ from rooftop.errors import BadInput
 from rooftop.perfmodel.collectives import Ring, ring
 from rooftop.perfmodel.cuts import partition_of, ranks, settings_of, stages
 from rooftop.perfmodel.efficiency import kernel, peak, weight_only
+from rooftop.perfmodel.graphs import captured, padded
 from rooftop.perfmodel.grids import grid_of, kernel_s
 from rooftop.perfmodel.operations import Mixture, Product, Reading, Work, work
 
-BUCKETS = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
-"""Batches for which vLLM and SGLang capture decode graphs (engine-facts 1.1 and 2); larger ones run without a graph."""
-EAGER = {"disable-cuda-graph": "true", "enforce-eager": "true", "cuda-graph-backend-decode": "disabled"}
 BESIDE = {"sglang": 1024, "vllm": 256, "trtllm": 256}
 """Tokens up to which an engine runs shared experts beside the routed ones in a second stream of a graph, on NVIDIA GPUs
 (SGLang's forward_normal_dual_stream; vllm-project/vllm#26440, #28406, #30085; TensorRT-LLM taken as vLLM)."""
@@ -36,9 +34,10 @@ class Roofline:
     """The cost of a step of one plan; make it with `roofline`.
 
     works: one rank's work by pipeline stage.  tensor, dcp, wide: all-reduces over the tp group, over the ranks of
-    decode context parallelism, and over all ranks that share the experts.  graph: whether decode runs in graphs.
+    decode context parallelism, and over all ranks that share the experts.  sizes: batches whose decode is captured.
     kv_bytes: of one cached value.  host: which host gap of the ledger holds.  engine: whose kernels.  beside: tokens up
-    to which the shared experts run in a stream of their own beside the routed ones.
+    to which the shared experts run in a stream of their own beside the routed ones.  slots: cohorts into which a
+    pipeline's requests fall at most, 0 = one a stage.
     """
 
     architecture: Architecture
@@ -49,11 +48,12 @@ class Roofline:
     tensor: Ring
     dcp: Ring
     wide: Ring
-    graph: bool
+    sizes: tuple[int, ...]
     kv_bytes: float
     host: str
     engine: str = ""
     beside: int = 0
+    slots: int = 0
 
     def cost(self, step: Step) -> Cost:
         """Seconds of one pass of a batch through all stages, by operation and cause.
@@ -68,7 +68,7 @@ class Roofline:
             stage = list(self._stage(number, step, share))
             terms += [*stage, Term("host", "host", self._host_s(step, number, before))]
             before = sum(term.seconds for term in stage)
-        if step.phase == "prefill" or not self.graph:
+        if not self._captured(step):
             terms += self._launches(terms, step)
         return Cost(tuple(_merged(terms)))
 
@@ -76,15 +76,20 @@ class Roofline:
         """(requests and tokens of one attention group, tokens that the experts of one group see together)."""
         groups = self.layout.dp * self.layout.attention_dp
         requests, tokens = ceil(step.requests / groups), ceil(step.tokens / groups)
-        if step.phase == "decode" and self.graph:
-            tokens = requests = padded(requests)
+        if self._captured(step):
+            tokens = requests = padded(requests, self.sizes)
         together = self.layout.attention_dp * (self.layout.dp if self.wide.ranks > self.layout.tp else 1)
         return requests, tokens, tokens * together
+
+    def _captured(self, step: Step) -> bool:
+        """Whether a step runs as a graph: a decode of no more requests a group than the largest that was captured."""
+        largest = self.sizes[-1] if self.sizes else 0
+        return step.phase == "decode" and ceil(step.requests / (self.layout.dp * self.layout.attention_dp)) <= largest
 
     def _stage(self, number: int, step: Step, share: tuple[int, int, int]) -> Iterator[Term]:
         part = self.works[number]
         requests, tokens, together = share
-        overlapped = step.phase == "decode" and self.graph and bool(part.mixtures) and together <= self.beside
+        overlapped = self._captured(step) and bool(part.mixtures) and together <= self.beside
         for product in part.products:
             rows = requests if product.once else together if _feeds(product) else tokens
             hidden = overlapped and product.name.startswith("shared_experts")
@@ -161,8 +166,9 @@ class Roofline:
             return Shape("mla", form, (reading.heads * self.layout.dcp,))
         return Shape("attention", form, (reading.heads * self.layout.dcp, reading.kv_heads, reading.kind.key_dim))
 
-    def _measured(self, name: str, table: Grid, layers: int, moved: float, at: tuple[float, float]) -> Iterator[Term]:
-        """A kernel as it was timed, but never faster than its bytes come from memory: what was timed may lie in a cache.
+    def _measured(self, name: str, table: Grid, layers: int, moved: float, at: tuple[float, float]
+                  ) -> Iterator[Term]:
+        """A kernel as it was timed, never faster than its bytes come from memory: what was timed may lie in a cache.
 
         What exceeds its bytes' time counts as launch, as compute where there are many rows.
         """
@@ -248,7 +254,8 @@ class Roofline:
         """What the host needs beyond the GPU's time to launch every kernel of a step one by one."""
         collectives = 2 * self.architecture.layers if self.layout.tp > 1 else 0
         count = sum(part.kernels for part in self.works) + collectives
-        each = self.ledger.value("eager_launch_us" if not self.graph else "prefill_launch_us") * 1e-6
+        graphs = self.sizes and step.phase == "prefill"
+        each = self.ledger.value("prefill_launch_us" if graphs else "eager_launch_us") * 1e-6
         busy = sum(term.seconds for term in terms if term.cause != "host")
         late = count * each - busy
         return [Term("launches", "launch", late)] if late > 0 and step.tokens else []
@@ -290,18 +297,9 @@ def roofline(plan: Plan, architecture: Architecture, ledger: Ledger) -> Roofline
     shared = architecture.experts is not None and layout.dp > 1 and engine == "vllm"
     cached = str(settings.get("kv-cache-dtype") or architecture.kv_format or "auto")
     return Roofline(architecture, layout, machine.gpus[0], ledger, works, group(layout.tp), group(layout.dcp, ""),
-                    group(layout.tp * layout.dp if shared else layout.tp), _graphs(settings),
+                    group(layout.tp * layout.dp if shared else layout.tp), captured(plan, architecture, settings),
                     1.0 if cached.startswith(("fp8", "int8")) else 2.0, _host(plan, engine, layout, settings), engine,
                     _beside(plan, engine, machine.gpus[0]))
-
-
-def padded(requests: int) -> int:
-    """The captured batch that a decode step of so many requests runs at; itself above the largest."""
-    return next((size for size in BUCKETS if size >= requests), requests)
-
-
-def _graphs(settings: Mapping[str, SettingValue]) -> bool:
-    return not any(str(settings.get(name, "")).lower() == value for name, value in EAGER.items())
 
 
 def _host(plan: Plan, engine: str, layout: Layout, settings: Mapping[str, SettingValue]) -> str:
