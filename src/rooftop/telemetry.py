@@ -188,8 +188,8 @@ def processes(pids: Sequence[int]) -> Source:
     processes share in each of them, `server_pss_bytes` once.  The latter comes every ten seconds or more: the kernel
     walks all pages for it.
     """
-    servers: "list[Process]" = []
-    clients: "list[Process]" = []
+    servers: list[Process] = []
+    clients: list[Process] = []
     turn, pss_due = 0, 0.0
 
     def get() -> tuple[Reading, ...]:
@@ -270,7 +270,7 @@ def _trees(pids: Iterable[int]) -> "list[Process]":
     """The processes under `pids`, these included."""
     import psutil
 
-    found: "dict[int, Process]" = {}
+    found: dict[int, Process] = {}
     todo = list(pids)
     while todo:
         pid = todo.pop()

@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -329,3 +330,55 @@ def test_sglangs_own_route_is_counted_to_the_token(server: Truth, tmp_path: Path
     assert level.fault is None
     assert [(reply.output_tokens, reply.count_source) for reply in level.replies] == [(16, "usage per chunk")] * 8
     assert all(sum(reply.tokens_per_chunk()) == 16 for reply in level.replies)
+
+
+@pytest.mark.parametrize(("parts", "users", "requests"), [(2, 4, 12), (3, 4, 11), (4, 2, 3)])
+def test_a_level_can_be_shared_by_processes(server: Truth, tmp_path: Path, parts: int, users: int,
+                                            requests: int) -> None:
+    asked = replace(job(server.url, closed(requests, users=users, warmup=users), tmp_path), processes=parts)
+    told: list[Progress] = []
+    level = measure(asked, prompts(requests + users + parts, itl_s=0.001), tell=told.append)
+    assert level.fault is None
+    assert [reply.number for reply in level.replies] == list(range(requests))
+    assert all(reply.ok and reply.output_tokens == 16 for reply in level.replies)
+    assert level.client is not None
+    assert level.client.processes == min(parts, users)
+    assert level.client.streams_open_max == users
+    assert level.client.missing_stamps == 0
+    begun = [reply.due_ns for reply in level.replies]
+    assert min(begun) >= 0
+    assert level.measured_s == max(reply.end_ns for reply in level.replies) * 1e-9
+    served = server.log[-requests - users:]
+    assert len({json.dumps(one.body) for one in served}) == requests + users
+    assert told
+
+
+def test_processes_share_one_schedule(server: Truth, tmp_path: Path) -> None:
+    arrivals = Arrivals(kind="poisson", concurrency=0, rate_per_s=200)
+    asked = Workload(arrivals=arrivals, stop=Stop(requests=60), output_tokens=2, seed=3)
+    whole = measure(job(server.url, asked, tmp_path / "one"), prompts(62, tokens=2))
+    shared = measure(replace(job(server.url, asked, tmp_path / "two"), processes=2), prompts(62, tokens=2))
+    due = [[reply.due_ns for reply in level.replies] for level in (whole, shared)]
+    gap = max(abs(one - two) for one, two in zip(*due, strict=True))
+    assert gap < 50_000_000
+    assert [level.fault for level in (whole, shared)] == [None, None]
+
+
+def test_one_lost_process_ends_the_level(server: Truth, tmp_path: Path) -> None:
+    def kill(now: Progress) -> None:
+        if now.stage == "level" and not killed:
+            found = subprocess.run(["pgrep", "-f", f"rooftop.load {tmp_path} 1"], capture_output=True, text=True)
+            killed.append(int(found.stdout.split()[0]))
+            os.kill(killed[0], signal.SIGKILL)
+
+    killed: list[int] = []
+    asked = replace(job(server.url, closed(None, users=4), tmp_path), processes=2)
+    asked = replace(asked, workload=replace(asked.workload, stop=Stop(seconds=60)))
+    level = measure(asked, prompts(2000, itl_s=0.01), tell=kill)
+    assert level.fault is not None
+    assert level.fault.kind == "killed"
+    assert "ended with -9" in level.fault.reason
+    assert level.measured_s < 30
+    assert level.replies
+    found = subprocess.run(["pgrep", "-f", f"rooftop.load {tmp_path}"], capture_output=True)
+    assert found.returncode == 1

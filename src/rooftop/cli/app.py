@@ -61,6 +61,8 @@ for command in (verify, model, machine, plan_command, adopt):
 @click.option("--insecure", is_flag=True, help="Do not check TLS certificates.")
 @click.option("--timeout", "timeout_s", type=SECONDS, default=120.0, show_default=True,
               help="Seconds of silence after which a stream counts as stalled.")
+@click.option("--processes", type=POSITIVE, default=1, show_default=True,
+              help="Load processes that share each level; more only where a result says so.")
 @click.option("--self-test", is_flag=True, help="Measure this client against a server with known timings, then stop.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report here.")
 @store_option

@@ -17,10 +17,10 @@ from rooftop.errors import RooftopError, ServerUnreachable
 from rooftop.load.drive import Drive
 from rooftop.load.endpoint import find_endpoints
 from rooftop.load.job import Job
-from rooftop.load.pace import Pace, pool_size
+from rooftop.load.pace import Pace, pool_size, share_of
 from rooftop.load.promptness import be_prompt
 from rooftop.load.reply import Taken, read_reply
-from rooftop.load.spool import Writer, raw_answers, read_job, read_prompt_index
+from rooftop.load.spool import GO, Writer, part_folders, raw_answers, read_job, read_prompt_index
 
 ROOM_BYTES = 1 << 24
 ROOM_PER_TOKEN = 1 << 12
@@ -29,7 +29,8 @@ ROOM_PER_TOKEN = 1 << 12
 class Prompts:
     """The request bodies of a job, mapped from its spool folder; they come round again when there are too few."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, part: int, parts: int) -> None:
+        self.part, self.parts = part, parts
         self.index = read_prompt_index(folder)
         with (folder / "prompts.bin").open("rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0
@@ -39,8 +40,9 @@ class Prompts:
             self.offsets.append(self.offsets[-1] + length)
         self.name = f"rooftop-{os.getpid():x}-{seed & 0xffffffff:x}"
 
-    def __call__(self, number: int) -> tuple[bytes, memoryview, int]:
-        """End of the request head, body, and the most bytes its response may have."""
+    def __call__(self, sent: int) -> tuple[bytes, memoryview, int]:
+        """End of the request head, body, and the most bytes its response may have, for the process's next request."""
+        number = sent * self.parts + self.part
         place = number % len(self.index)
         length, _, output = self.index[place]
         begin = self.offsets[place]
@@ -48,33 +50,36 @@ class Prompts:
         return head, self.data[begin:begin + length], ROOM_BYTES + ROOM_PER_TOKEN * output
 
 
-def main(folder: Path) -> int:
-    """Drive the level spooled in `folder`.  What went wrong is told in its end.json."""
+def main(folder: Path, part: int = 0) -> int:
+    """Drive the level spooled in `folder`, or one part of it.  What went wrong is told in its end.json."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(sys.stdout.fileno(), False)
     end: dict[str, Any] = {}
+    place = folder
     try:
         job = read_job(folder)
-        end = run(job, folder)
+        place = part_folders(folder, job.processes)[part]
+        end = run(job, folder, place, part)
     except RooftopError as error:
         kind = "connect" if isinstance(error, ServerUnreachable) else error.kind
         end = {"fault": [kind, error.what, error.remedy]}
-    write_json(folder / "end.json", end)
+    write_json(place / "end.json", end)
     return 0
 
 
-def run(job: Job, folder: Path) -> dict[str, Any]:
-    """Connections, warm-up, level; what the loop knows of itself."""
+def run(job: Job, folder: Path, place: Path, part: int) -> dict[str, Any]:
+    """Connections, warm-up, level; what the loop knows of itself.  `place` is where this process writes."""
     workload = job.workload
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     be_prompt()
     endpoints = find_endpoints(job.target, os.environ)
-    prompts = Prompts(folder, workload.seed)
+    parts = job.processes
+    prompts = Prompts(folder, workload.seed, part, parts)
     if not prompts.index:
         return {"fault": ["BadInput", "there is no prompt to send", ""]}
-    writer = Writer(folder)
+    writer = Writer(place)
     context = None
     if any(endpoint.tls for endpoint in endpoints):
         from rooftop.load.tls import tls_context
@@ -82,18 +87,22 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
         context = tls_context(job.target)
     drive = Drive(endpoints, context, writer, prompts, job.timeout_s)
     drive.listen(sys.stdin.fileno())
-    level = Pace(workload)
-    drive.open_all(max(pool_size(workload.arrivals, level.limit), min(workload.warmup, workload.arrivals.concurrency)))
+    level = Pace(workload, part=part, parts=parts)
+    mine = share_of(workload, part, parts)
+    drive.open_all(max(pool_size(mine.arrivals, level.limit), min(mine.warmup, mine.arrivals.concurrency)))
     gc.collect()
     gc.freeze()
     gc.disable()
-    if workload.warmup and not drive.fault:
-        drive.tell = lambda now: tell(now, "warm-up", workload.warmup)
-        drive.run(Pace(workload, warmup=True))
-        if not drive.stopping and not drive.fault and not _any_whole(folder):
+    if mine.warmup and not drive.fault:
+        drive.tell = lambda now: tell(now, "warm-up", mine.warmup)
+        drive.run(Pace(workload, warmup=True, part=part, parts=parts))
+        if not drive.stopping and not drive.fault and not _any_whole(place):
             return ended(drive, "warm-up failed", 0.0)
+    if parts > 1 and not drive.fault and not drive.stopping:
+        tell(drive, "ready", 0)
+        drive.stopping = os.read(sys.stdin.fileno(), 1) != GO
     drive.tell = lambda now: tell(now, "level", level.limit or 0)
-    write_json(folder / "begin.json", {"started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    write_json(place / "begin.json", {"started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
                                        "name": prompts.name})
     pool = drive.pool.opened
     cpu, wall = time.process_time(), time.monotonic()
@@ -101,7 +110,7 @@ def run(job: Job, folder: Path) -> dict[str, Any]:
         drive.run(level)
     share = (time.process_time() - cpu) / max(1e-9, time.monotonic() - wall)
     end = ended(drive, level.why, share) | {"pool": pool}
-    end["wrapped"] = drive.sent_prompts > len(prompts.index)
+    end["wrapped"] = (drive.sent_prompts - 1) * parts + part >= len(prompts.index)
     return end
 
 
@@ -138,4 +147,4 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))

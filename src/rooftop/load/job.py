@@ -45,10 +45,12 @@ class Prompt:
 class Job:
     """One load level for the load process: prompts are sent in order and must be enough for the stop rule.
 
-    timeout_s: the longest silence on one stream before it counts as stalled.
+    timeout_s: the longest silence on one stream before it counts as stalled.  processes: how many load processes
+    share the level; each has its part of users, schedule and prompts.
     """
 
     target: Target
     workload: Workload
     spool: str
     timeout_s: float = 120.0
+    processes: int = 1

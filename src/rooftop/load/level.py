@@ -1,29 +1,25 @@
-"""One load level, from the parent's side: start the load process, follow it, read its spool."""
+"""One load level, from the parent's side: run the load processes, read their spool."""
 
 import contextlib
-import json
-import math
 import select
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from rooftop.domain.launch import Fault
-from rooftop.domain.progress import Progress, Tell, silent
+from rooftop.domain.progress import Tell, silent
 from rooftop.domain.trial import ClientProof, Reply
 from rooftop.errors import BadInput, MissingPart
+from rooftop.load.crew import Member, crew, follow
 from rooftop.load.job import Job, Prompt
 from rooftop.load.spool import write_job
 from rooftop.units import share
 
-GRACE_S = 10.0
 STOPPED = Fault("stopped", "stopped by the user; what was measured is kept")
 
 
@@ -57,27 +53,35 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
         raise BadInput("this level would never end", remedy="give it a number of requests, seconds or a precision")
     if not hasattr(select, "epoll"):
         raise MissingPart("the load client needs epoll, which only Linux has", remedy="run it on a Linux machine")
+    job = replace(job, processes=_useful(job))
     write_job(job, prompts)
     folder = Path(job.spool)
     stopped = False
-    with (folder / "client.log").open("wb") as log, _terminable():
-        process = subprocess.Popen((sys.executable, "-P", "-m", "rooftop.load", str(folder)), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+    members: tuple[Member, ...] = ()
+    with _terminable():
         try:
-            _follow(process, stop.seconds, tell)
-            process.wait()
+            with crew(folder, job.processes) as members:
+                follow(members, stop.seconds, tell)
         except KeyboardInterrupt:
             stopped = True
-        finally:
-            _end(process)
     level = read_spool(folder, keep_text=keep_text)
     if stopped:
         return replace(level, fault=STOPPED)
     if level.fault is None or level.fault.kind != "killed":
         return level
-    tail = (folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    words = f"the load process ended with {process.returncode}: {' '.join(tail)}"
+    dead = next((member for member in members if member.process.returncode), None)
+    if dead is None:
+        return level
+    tail = (dead.folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    words = f"the load process ended with {dead.process.returncode}: {' '.join(tail)}"
     return replace(level, fault=replace(level.fault, reason=words))
+
+
+def _useful(job: Job) -> int:
+    """No more load processes than users or requests."""
+    workload = job.workload
+    limits = (workload.arrivals.concurrency or None, workload.stop.requests)
+    return max(1, min(job.processes, *(limit for limit in limits if limit is not None)))
 
 
 @contextlib.contextmanager
@@ -97,55 +101,23 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _follow(process: "subprocess.Popen[bytes]", seconds: float | None, tell: Tell) -> None:
-    """Pass on the load process's lines of progress until it has no more."""
-    pipe: IO[bytes] | None = process.stdout
-    before = (0.0, 0)
-    for line in pipe or ():
-        try:
-            now = json.loads(line)
-        except ValueError:
-            continue
-        span, chunks = now["seconds"] - before[0], now["chunks"] - before[1]
-        before = (now["seconds"], now["chunks"])
-        speed = f"{chunks / span:.0f} chunks/s, " if span > 0 and chunks >= 0 else ""
-        failed = f", {now['failed']} failed" if now["failed"] else ""
-        left = None
-        if now["total"] and now["done"]:
-            left = now["seconds"] / now["done"] * (now["total"] - now["done"])
-        if seconds is not None and now["stage"] == "level":
-            left = min(max(0.0, seconds - now["seconds"]), math.inf if left is None else left)
-        tell(Progress(now["stage"], f"{speed}{now['open']} open{failed}", now["done"], now["total"], left))
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Closing its input tells the load process to stop; it is killed if it does not."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    try:
-        process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
     """The level in a spool folder, also of a run that was killed: as far as its last whole batch.
 
     Raises StoreFailed where the folder holds none.
     """
     from rooftop.load.proof import prove
-    from rooftop.load.record import read_record, requests
+    from rooftop.load.record import merged, read_records, requests
     from rooftop.load.reply import read_reply
 
-    record = read_record(folder)
+    records = read_records(folder)
+    record = merged(records)
     end = record.end
-    replies = tuple(read_reply(taken, keep_text=keep_text) for taken in requests(record))
+    replies = tuple(sorted((read_reply(taken, keep_text=keep_text) for one in records
+                            for taken in requests(one, origin_ns=record.origin_ns)), key=lambda reply: reply.number))
     fault = _fault(end, replies)
     if end is not None and end.get("why") == "warm-up failed":
-        warm = [read_reply(taken) for taken in requests(record, warmup=True)]
+        warm = [read_reply(taken) for one in records for taken in requests(one, warmup=True)]
         kind, words = _most_frequent(warm)
         fault = Fault("warm-up", f"all {len(warm)} requests of the warm-up failed: {kind}: {words}",
                       remedy="check the URL, the model's name and the key; the server's log may say more")

@@ -1,6 +1,8 @@
 """What a level sends and when it has sent enough: closed or open, three stop rules."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 
 from rooftop.domain.workload import Arrivals, Workload
 from rooftop.load.arrivals import half_width, schedule
@@ -12,12 +14,15 @@ class Pace:
     """The next requests of one phase.  Times are nanoseconds after the phase's origin.
 
     A closed phase asks for a request whenever a user is free; an open one has a schedule, `next_due_ns`.
+    The level may be shared by `parts` processes: part 0 has requests 0, parts, 2 parts, ..., and so on.
     """
 
-    __slots__ = ("_counts", "_due", "_last", "closed", "limit", "next_due_ns", "precision", "seconds_ns", "sent",
-                 "users", "warmup", "why")
+    __slots__ = ("_counts", "_due", "_last", "closed", "limit", "next_due_ns", "part", "parts", "precision",
+                 "seconds_ns", "sent", "users", "warmup", "why")
 
-    def __init__(self, workload: Workload, *, warmup: bool = False) -> None:
+    def __init__(self, whole: Workload, *, warmup: bool = False, part: int = 0, parts: int = 1) -> None:
+        workload = share_of(whole, part, parts)
+        self.part, self.parts = part, parts
         stop, arrivals = workload.stop, workload.arrivals
         self.warmup = warmup
         self.closed = warmup or arrivals.kind == "closed"
@@ -31,7 +36,9 @@ class Pace:
         self.why = ""
         self._counts: list[float] = []
         self._last: tuple[int, int] | None = None
-        self._due: Iterator[float] | None = None if self.closed else schedule(arrivals, workload.seed)
+        self._due: Iterator[float] | None = None
+        if not self.closed:
+            self._due = islice(schedule(arrivals, workload.seed), part, None, parts)
         self.next_due_ns: int | None = None
         self._step()
 
@@ -46,7 +53,8 @@ class Pace:
     @property
     def number(self) -> int:
         """Number of the next request; those of a warm-up are below zero."""
-        return -1 - self.sent if self.warmup else self.sent
+        number = self.sent * self.parts + self.part
+        return -1 - number if self.warmup else number
 
     def wants(self, now_ns: int) -> bool:
         """Whether one more request is to go out now (open: whether the next one is due)."""
@@ -86,6 +94,24 @@ class Pace:
         """Send nothing more."""
         self.why = self.why or why
         self.next_due_ns = None
+
+
+def share_of(workload: Workload, part: int, parts: int) -> Workload:
+    """What one of `parts` processes has of a level: users, requests and warm-up as even as can be.
+
+    The whole is as precise as wanted where each part is by the root of `parts` less.
+    """
+    if parts == 1:
+        return workload
+
+    def mine(count: int) -> int:
+        return count // parts + (part < count % parts)
+
+    stop = workload.stop
+    stop = replace(stop, requests=None if stop.requests is None else mine(stop.requests),
+                   precision=None if stop.precision is None else stop.precision * parts**0.5)
+    return replace(workload, warmup=mine(workload.warmup), stop=stop,
+                   arrivals=replace(workload.arrivals, concurrency=mine(workload.arrivals.concurrency)))
 
 
 class Waiting:

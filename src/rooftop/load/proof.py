@@ -25,7 +25,7 @@ def prove(record: Record, replies: tuple[Reply, ...]) -> ClientProof:
     late = _lateness(record, sends, origin) * 1e-9
     mine = record.who >= 0
     lag = (record.seen[mine] - record.stamps[mine]) * 1e-9
-    reads, missing = int(mine.sum()), min(record.missing, int(mine.sum()))
+    reads, missing = int(mine.sum()), record.missing
     stamps: StampSource = "kernel" if reads and not missing else "read" if missing == reads else "mixed"
     connect = np.array(end.get("connect_ns") or [0]) * 1e-9
     tls = np.array(end.get("tls_ns") or [0]) * 1e-9
@@ -37,7 +37,7 @@ def prove(record: Record, replies: tuple[Reply, ...]) -> ClientProof:
         streams_open_max=int(end.get("streams_open_max", 0)), connect_p50_s=_quantile(connect, 0.5),
         connect_max_s=_quantile(connect, 1.0), tls_max_s=_quantile(tls, 1.0), dns_s=float(end.get("dns_s", 0.0)),
         pool_wait_max_s=_pool_wait(record, sends), merged_share=_merged(replies), missing_stamps=missing,
-        clock_step_s=record.step_ns * 1e-9)
+        clock_step_s=record.step_ns * 1e-9, processes=record.job.processes)
     return _with_warnings(proof, record, replies)
 
 
@@ -83,21 +83,22 @@ def _with_warnings(proof: ClientProof, record: Record, replies: tuple[Reply, ...
     spans = np.array([reply.end_ns - reply.due_ns for reply in replies if reply.ok])
     typical = _quantile(spans, 0.5) * 1e-9
     told = []
+    more = f"--processes {proof.processes + 1}"
     closed = arrivals.kind == "closed"
     if not closed and proof.send_late_p99_s > LATE_S:
         cause = "the cap on open streams held them back: raise it" if arrivals.concurrency \
-            else "lower the rate, or give the client a core of its own"
+            else f"lower the rate, give the client a core of its own, or share the load ({more})"
         told.append(f"1 % of the requests went out {seconds(proof.send_late_p99_s)} late or later: {cause}")
     idle = proof.send_late_p50_s / typical if closed and typical else 0.0
     if idle > IDLE:
         told.append(f"users waited {share(idle)} of a request's time for the client to send their next one: throughput "
-                    "is too low by up to that; give the client a core of its own")
+                    f"is too low by up to that; give the client a core of its own, or share the load ({more})")
     if proof.loop_lag_p99_s > LAG_S and proof.stamps == "read":
         told.append(f"the client read late (p99 {seconds(proof.loop_lag_p99_s)}) and the kernel gives no receive "
                     "times: TTFT and ITL are too long by up to that; give the client a core of its own")
     if proof.cpu_share > BUSY:
-        told.append(f"the client used {share(proof.cpu_share)} of one core: it may be the limit; run it on another "
-                    "machine, or spread the load")
+        told.append(f"the client used {share(proof.cpu_share)} of one core: it may be the limit; share the load "
+                    f"({more}), or run it on another machine")
     asked = min(proof.streams_asked, len(replies)) if closed else 0
     if proof.streams_open_max < asked:
         told.append(f"only {proof.streams_open_max} of {asked} streams were open at once")

@@ -3,7 +3,7 @@
 import json
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rooftop.errors import StoreFailed
 from rooftop.load.job import Job
 from rooftop.load.reply import Taken
-from rooftop.load.spool import ENDS, NOTHING, Batch, read_batches, read_job, read_prompt_index
+from rooftop.load.spool import ENDS, NOTHING, Batch, part_folders, read_batches, read_job, read_prompt_index
 
 Ints = NDArray[np.int64]
 STEP_NS = 500_000
@@ -25,7 +25,7 @@ class Record:
 
     who, sizes, offsets, stamps, seen: request, bytes, place in the file, arrival and handling of each read.
     sends: rows of (request, prompt, connection, server, due, sent, after).  ends: rows of (request, time, how).
-    origin_ns, warm_ns: origins of the level (None: it never began) and of the warm-up.
+    origin_ns: origin of the level (None: it never began).  missing: reads of the level without a kernel stamp.
     """
 
     job: Job
@@ -47,11 +47,68 @@ class Record:
     step_ns: int
 
 
-def read_record(folder: Path) -> Record:
-    """Read a spool folder as far as it is whole.  Raises StoreFailed where it holds no level."""
-    job = read_job(folder)
+def read_records(folder: Path) -> tuple[Record, ...]:
+    """The records of all load processes of a spooled level.  Raises StoreFailed where the folder holds none."""
+    parts = read_job(folder).processes
+    return tuple(read_record(place, folder) for place in part_folders(folder, parts))
+
+
+def merged(records: tuple[Record, ...]) -> Record:
+    """What the processes of a level know together, as far as the proof asks for it; without the raw bytes.
+
+    Numbers of requests are of the whole level already; connections are numbered anew.
+    """
+    if len(records) == 1:
+        return records[0]
+    parts = len(records)
+    sends = [record.sends.copy() for record in records]
+    for part, rows in enumerate(sends):
+        rows[:, 2] = rows[:, 2] * parts + part
+    origins = [record.origin_ns for record in records if record.origin_ns is not None]
+
+    def joined(name: str) -> Ints:
+        return np.concatenate([getattr(record, name) for record in records])
+
+    return replace(
+        records[0], who=joined("who"), sizes=joined("sizes"), offsets=joined("offsets"), stamps=joined("stamps"),
+        seen=joined("seen"), ends=joined("ends"), data=memoryview(b""), end=_merged_end(records),
+        sends=np.concatenate(sends), origin_ns=min(origins, default=None),
+        last_ns=max(record.last_ns for record in records),
+        missing=sum(record.missing for record in records), step_ns=max(record.step_ns for record in records),
+        words={number: text for record in records for number, text in record.words.items()})
+
+
+def _merged_end(records: tuple[Record, ...]) -> dict[str, Any] | None:
+    """What the loops told at their end: the busiest counts for processor time, all for streams and connections.
+
+    None where one was killed.
+    """
+    ends = [record.end for record in records if record.end is not None]
+    told = [end for end in ends if "why" in end]
+    fault = next((end["fault"] for end in ends if end.get("fault")), None)
+    if len(ends) < len(records) and fault is None:
+        return None
+    whys = [end["why"] for end in told]
+    return {"why": next((why for why in whys if why not in ("requests", "seconds", "precision")), (*whys, "")[0]),
+            "fault": fault, "cpu_share": max((end["cpu_share"] for end in told), default=0.0),
+            "streams_open_max": sum(end["streams_open_max"] for end in told),
+            "connect_ns": [span for end in told for span in end["connect_ns"]],
+            "tls_ns": [span for end in told for span in end["tls_ns"]],
+            "dns_s": max((end["dns_s"] for end in told), default=0.0),
+            "opened": sum(end["opened"] for end in told),
+            "pool": len(records) * max((end.get("pool", 0) for end in told), default=0),
+            "wrapped": any(end.get("wrapped") for end in told)}
+
+
+def read_record(folder: Path, home: Path | None = None) -> Record:
+    """Read what one process spooled, as far as it is whole; `home` holds job and prompts where they are elsewhere.
+
+    Raises StoreFailed where there is no level.
+    """
+    home = home or folder
+    job = read_job(home)
     try:
-        prompts = read_prompt_index(folder)
+        prompts = read_prompt_index(home)
         with (folder / "reads.bin").open("rb") as file:
             size = file.seek(0, 2)
             data = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b"")
@@ -65,7 +122,7 @@ def read_record(folder: Path) -> Record:
     marks = ends[ends[:, 0] == NOTHING]
     clocks = _joined(batches, "clocks").reshape(-1, 2)
     seen = _seen(batches)
-    stamps, missing, step = _monotonic(_joined(batches, "stamps").reshape(-1, 2), clocks, seen)
+    stamps, lost, step = _monotonic(_joined(batches, "stamps").reshape(-1, 2), clocks, seen)
     level = marks[marks[:, 2] == 0]
     return Record(
         job=job, prompts=prompts, begin=_json(folder / "begin.json") or {}, end=_json(folder / "end.json"), data=data,
@@ -73,7 +130,7 @@ def read_record(folder: Path) -> Record:
         sends=_joined(batches, "sends").reshape(-1, 7), ends=ends[ends[:, 0] != NOTHING],
         words={number: text for batch in batches for number, text in batch.words},
         origin_ns=int(level[0, 1]) if len(level) else None, last_ns=int(clocks[-1, 0]) if len(clocks) else 0,
-        missing=missing, step_ns=step)
+        missing=int(lost[who >= 0].sum()), step_ns=step)
 
 
 def _json(path: Path) -> dict[str, Any] | None:
@@ -102,14 +159,14 @@ def _seen(batches: list[Batch]) -> Ints:
     return np.repeat(laps[:, 0], laps[:, 1])
 
 
-def _monotonic(stamps: Ints, clocks: Ints, seen: Ints) -> tuple[Ints, int, int]:
-    """Kernel stamps on the monotonic clock; how many are missing, and the largest step of the wall clock, ns.
+def _monotonic(stamps: Ints, clocks: Ints, seen: Ints) -> tuple[Ints, NDArray[np.bool_], int]:
+    """Kernel stamps on the monotonic clock; which of them are missing, and the largest step of the wall clock, ns.
 
     wall = monotonic + offset, and the offset is known at each pair of `clocks`; between two pairs it is taken as a
     straight line (a slewed clock), and where it jumped, or a stamp falls after its own read, the read's time serves.
     """
     if not len(stamps) or not len(clocks):
-        return np.empty(0, np.int64), 0, 0
+        return np.empty(0, np.int64), np.zeros(len(stamps), bool), 0
     lost = stamps[:, 0] < 0
     wall = stamps[:, 0] * 1_000_000_000 + stamps[:, 1]
     base = int(clocks[0, 1] - clocks[0, 0])
@@ -122,12 +179,12 @@ def _monotonic(stamps: Ints, clocks: Ints, seen: Ints) -> tuple[Ints, int, int]:
         lost = lost | (jumps[turn] > STEP_NS)
     lost = lost | (times > seen + 1_000)
     own = np.where(stamps[:, 0] < 0, stamps[:, 1], seen)
-    return np.where(lost, own, times), int(lost.sum()), step if step > STEP_NS else 0
+    return np.where(lost, own, times), lost, step if step > STEP_NS else 0
 
 
-def requests(record: Record, *, warmup: bool = False) -> Iterator[Taken]:
+def requests(record: Record, *, warmup: bool = False, origin_ns: int | None = None) -> Iterator[Taken]:
     """The requests of the level (or of its warm-up) in the order of their numbers, times after the origin."""
-    origin = record.origin_ns or 0
+    origin = origin_ns or record.origin_ns or 0
     order = np.argsort(record.who, kind="stable")
     sorted_who = record.who[order]
     sends = {int(row[0]): row for row in record.sends}

@@ -19,9 +19,9 @@ STAMP_BYTES = 16
 MISSING = struct.Struct("<qq")
 BATCH_BYTES = 1 << 18
 READ_MOST = 1 << 16
+GO = b"g"  # what a load process that shares a level hears on its input when all are ready
 ENDS = ("", "eof", "reset", "timeout", "stopped", "malformed", "too large", "connect", "tls", "lost")
 NOTHING = -(1 << 31)  # no request: in `ends` the origin of a phase, in `sends` a request that nothing freed
-
 
 
 def write_job(job: Job, prompts: Sequence[Prompt]) -> None:
@@ -29,8 +29,10 @@ def write_job(job: Job, prompts: Sequence[Prompt]) -> None:
     folder = Path(job.spool)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("reads.bin", "begin.json", "end.json"):
-            (folder / name).unlink(missing_ok=True)
+        for place in part_folders(folder, job.processes):
+            place.mkdir(exist_ok=True)
+            for name in ("reads.bin", "begin.json", "end.json"):
+                (place / name).unlink(missing_ok=True)
         index = array("q")
         with (folder / "prompts.bin").open("wb") as file:
             for prompt in prompts:
@@ -42,6 +44,11 @@ def write_job(job: Job, prompts: Sequence[Prompt]) -> None:
     except OSError as error:
         raise StoreFailed(f"the spool cannot be written: {error.strerror}", where=str(folder),
                           remedy="free some space, or choose another folder for it") from error
+
+
+def part_folders(folder: Path, parts: int) -> tuple[Path, ...]:
+    """Where each of the load processes writes: the spool folder itself where there is only one."""
+    return tuple(folder / f"part-{part}" for part in range(parts)) if parts > 1 else (folder,)
 
 
 def read_job(folder: Path) -> Job:

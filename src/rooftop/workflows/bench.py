@@ -21,8 +21,9 @@ from rooftop.workflows.soundness import DAY_S, check_bounds
 class Bench:
     """What `rooftop bench` was asked: where to send, the levels, and how often each is repeated.
 
-    `requests` and `seconds` end a level (both None: eight requests a user).  `rates` asks for open-loop levels
-    instead of `concurrency`.  `key_env` names the environment variable that holds the API key.
+    `requests` and `seconds` end a level (both None: eight requests a user).  `rates` asks for open-loop levels instead
+    of `concurrency`.  `processes` load processes share each level.  `key_env` names the environment
+    variable that holds the API key.
     """
 
     urls: tuple[str, ...]
@@ -47,6 +48,7 @@ class Bench:
     headers: tuple[tuple[str, str], ...] = ()
     verify_tls: bool = True
     timeout_s: float = 120.0
+    processes: int = 1
 
 
 REQUESTS_PER_USER = 8
@@ -90,7 +92,8 @@ def bench(asked: Bench, *, store: Store, tell: Tell) -> tuple[Trial, ...]:
     for done, (repeat, load) in enumerate(levels):
         users = f"{load.level} user{'' if load.level == '1' else 's'}"
         tell(Progress("level", users if load.arrivals.kind == "closed" else load.level, done, len(levels)))
-        slot = Slot(plan=plan, repeat=repeat, tokenizer=asked.tokenizer, timeout_s=asked.timeout_s)
+        slot = Slot(plan=plan, repeat=repeat, tokenizer=asked.tokenizer, timeout_s=asked.timeout_s,
+                    processes=asked.processes)
         trial = run_level(target, load, slot, store=store, tell=tell)
         trials.append(trial)
         _stop_if_gone(trial, target.urls[0], store)
@@ -108,6 +111,7 @@ def _check(asked: Bench) -> None:
         ("--input-tokens", asked.input_tokens, 1, 10_000_000), ("--output-tokens", asked.output_tokens, 1, 10_000_000),
         ("--requests", asked.requests, 1, 10_000_000), ("--seconds", asked.seconds, 1e-3, 30 * DAY_S),
         ("--precision", asked.precision, 1e-6, 1), ("--repeats", asked.repeats, 1, 10_000),
+        ("--processes", asked.processes, 1, 64),
         ("--seed", asked.seed, -sys.maxsize, sys.maxsize), ("--timeout", asked.timeout_s, 1e-3, 30 * DAY_S)))
 
 

@@ -20,8 +20,8 @@ from rooftop.errors import BadInput, StoreFailed
 from rooftop.hardware.local import surroundings, this_machine
 from rooftop.load import level as levels
 from rooftop.load import prompts
-from rooftop.load.place import secret_values
 from rooftop.load.job import Job, Target
+from rooftop.load.place import secret_values
 from rooftop.load.spool import read_job
 from rooftop.store import Store
 from rooftop.telemetry import Source, other_cpu_share, watching
@@ -44,7 +44,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a level: its plan and launch, its study and number of repeat, the tokenizer for its prompts."""
+    """The place of a level: its plan and launch, its study and number of repeat, the tokenizer for its prompts.
+
+    `processes` load processes share its load.
+    """
 
     plan: Plan
     launch: Launch | None = None
@@ -52,6 +55,7 @@ class Slot:
     repeat: int = 0
     tokenizer: str = ""
     timeout_s: float = 120.0
+    processes: int = 1
 
 
 def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, tell: Tell,
@@ -66,10 +70,10 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
     seen = seen or Seen()
     head = new_head(workload, slot)
     spool = spool_folder(store.path) / head.id
-    made, notes = prompts.make_prompts(target, workload, prompt_count(workload), tokenizer=slot.tokenizer,
-                                       seed_salt=head.id)
+    count = prompt_count(workload) + slot.processes - 1
+    made, notes = prompts.make_prompts(target, workload, count, tokenizer=slot.tokenizer, seed_salt=head.id)
     head = replace(head, notes=(*target.notes, *notes))
-    job = Job(target=target, workload=workload, spool=str(spool), timeout_s=slot.timeout_s)
+    job = Job(target=target, workload=workload, spool=str(spool), timeout_s=slot.timeout_s, processes=slot.processes)
     with _owned(spool, head), watching(seen.sources) as watch:
         level = hidden(levels.measure(job, made, tell=tell), target)
         trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
