@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from rooftop.launchers import _tree
+from rooftop.launchers._shm import Segments
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -39,6 +40,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda caught, _: stopping.append(caught))
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    segments = Segments()
     server = _spawn(order, libc)
     _say(f"pid {server}")
     code = None
@@ -47,6 +49,7 @@ def main() -> int:
         if wake in ready:
             with suppress(BlockingIOError):
                 os.read(wake, 4096)
+        segments.look(os.getpid)
         if 0 in ready:
             break
         code = _reap().get(server)
@@ -54,6 +57,7 @@ def main() -> int:
         code = _end_server(server, order["grace_s"])
     _say(f"ended {code}")
     _end_rest()
+    segments.sweep()
     return 0
 
 
