@@ -13,7 +13,7 @@ from rooftop.domain.machine import Gpu, Machine
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting, SettingValue
 from rooftop.domain.vocabulary import strongest
-from rooftop.engines._sglang_options import NEWEST, for_version, number
+from rooftop.engines._options import NEWEST, for_version, number
 from rooftop.engines.sglang import ENGINE
 
 RUNS = Path(__file__).parent.parent / "cases" / "engine-logs"
@@ -167,17 +167,17 @@ def test_what_sglang_takes_is_not_refused(asked: Plan) -> None:
 def test_versions_compare_and_unknown_ones_have_what_their_neighbours_have() -> None:
     assert number("0.4.10.post2") > number("0.4.9.post6") > number("0.4.9") > number("0.4.6.post5")
     assert number("0.5.3rc0") == number("0.5.3")
-    assert for_version() == replace(for_version(NEWEST), version=NEWEST)
-    assert for_version("0.5.19").has("cuda-graph-max-bs")
-    assert not for_version("0.5.20").has("cuda-graph-max-bs")
-    assert for_version("0.9.0").known == for_version(NEWEST).known
-    assert for_version("0.1.0").known == for_version("0.4.0").known
+    assert for_version("sglang") == replace(for_version("sglang", NEWEST["sglang"]), version=NEWEST["sglang"])
+    assert for_version("sglang", "0.5.19").has("cuda-graph-max-bs")
+    assert not for_version("sglang", "0.5.20").has("cuda-graph-max-bs")
+    assert for_version("sglang", "0.9.0").known == for_version("sglang", NEWEST["sglang"]).known
+    assert for_version("sglang", "0.1.0").known == for_version("sglang", "0.4.0").known
 
 
 def test_the_newest_options_are_those_of_the_recorded_help() -> None:
     usage = (RUNS.parent / "engine-help" / "sglang-0.5.23.txt").read_text().split()
     recorded = {word.strip("[]|").lstrip("-") for word in usage if word.strip("[]|").startswith("--")}
-    known = {option.name for option in for_version(NEWEST).known}
+    known = {option.name for option in for_version("sglang", NEWEST["sglang"]).known}
     assert recorded - known == set()
     assert {name for name in known - recorded if not name.startswith("no-")} <= ALIASES
 

@@ -13,7 +13,7 @@ from rooftop.domain.layout import Layout
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting, SettingValue
 from rooftop.engines import _sglang_rules, llamacpp
-from rooftop.engines._sglang_options import for_version
+from rooftop.engines._options import for_version
 from rooftop.engines._vllm_config import SHORT
 from rooftop.forms._flags import dialect, secret, tables, typed
 from tests.forms.cases import FORMS
@@ -123,7 +123,7 @@ def test_vllm_switches_take_no_value_and_lists_take_several() -> None:
 
 
 def test_sglang_degrees_are_options_of_its_parser() -> None:
-    known = {option.name for option in for_version("0.5.23").known}
+    known = {option.name for option in for_version("sglang", "0.5.23").known}
     assert set(dialect("sglang")["degrees"]) <= known
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from rooftop.domain.launch import Evidence, Fault
 from rooftop.domain.vocabulary import ERRORS, stops
 from rooftop.engines._lines import Line, by_signal
+from rooftop.engines._options import advise
 from rooftop.engines._sglang_causes import CAUSES, HARMLESS, OOM_STAGES, TRACES, Cause
-from rooftop.engines._sglang_options import for_version
 from rooftop.engines._sglang_steps import read_batch
 
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
@@ -145,7 +145,7 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
         else:
             kind, remedy = "worker_died", "it crashed while it started: another build, backend or layout"
     elif kind == "unknown_flag":
-        remedy = _better_flag(match) or remedy
+        remedy = advise("sglang", match.groupdict().get("flag") or "") or remedy
     elif kind == "worker_died" and "-9" in (match.groupdict().get("code"), match.groupdict().get("signal"),
                                             match.groupdict().get("rank")):
         remedy = "killed by signal 9: most often the host ran out of memory"
@@ -158,17 +158,6 @@ def _fill(remedy: str, match: re.Match[str]) -> str:
         values.update(heads=values["width"], tp=values["by"])
     values.setdefault("flag", values.get("bad", values.get("name", "the option")))
     return remedy.format_map({**dict.fromkeys(re.findall(r"{(\w+)}", remedy), "?"), **values})
-
-
-def _better_flag(match: re.Match[str]) -> str:
-    """What the newest version has for an option that was not known: its spelling, its new name, the nearest."""
-    name = (match.groupdict().get("flag") or "").split("=")[0].lstrip("-")
-    options, dashed = for_version(), name.replace("_", "-")
-    if not name:
-        return ""
-    if options.has(dashed):
-        return f"write --{dashed}" if dashed != name else f"this version is too old for --{name}: a newer one has it"
-    return f"--{name}: {instead}" if (instead := options.instead(dashed)) else ""
 
 
 def _oom_stage(line: Line, lines: Sequence[Line]) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rooftop.domain.engine import Refusal
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting, SettingValue
+from rooftop.engines._options import Options, for_version, names, number
 from rooftop.engines._sglang_args import field_name
-from rooftop.engines._sglang_options import Options, for_version, names, number
 
 _LAYOUT_FIELDS = frozenset(("tp_size", "pp_size", "dp_size", "ep_size", "attn_dp_size", "dcp_size",
                             "enable_dp_attention", "enable_ep_moe"))
@@ -47,7 +47,7 @@ class _Asked:
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
     """All rules that the plan breaks and that can be told without the model's configuration."""
-    options = for_version(plan.engine_version)
+    options = for_version("sglang", plan.engine_version)
     asked = _Asked(plan, plan.layout or Layout(), {field_name(one.name): one.value for one in plan.settings}, options)
     for setting in plan.settings:
         yield from _option(setting, options)
@@ -105,9 +105,10 @@ def _replicas(asked: _Asked) -> Iterator[Refusal]:
     if (layout.tp * layout.pp) % nodes:
         yield Refusal("tp x pp must be divisible by the number of nodes",
                       f"{layout.tp * layout.pp} ranks over {nodes} nodes", f"tp {layout.tp * nodes} x pp {layout.pp}")
-    gpus = len(asked.plan.machine.gpus) if asked.plan.machine else 0
-    if gpus and layout.ranks > gpus * nodes and asked.word("device") in ("", "cuda"):
-        yield Refusal("each rank needs a GPU", f"{layout} needs {layout.ranks} and {gpus * nodes} are here",
+    machine = asked.plan.machine
+    gpus = len(machine.gpus) * max(machine.nodes, nodes) if machine else 0
+    if gpus and layout.ranks > gpus and asked.word("device") in ("", "cuda"):
+        yield Refusal("each rank needs a GPU", f"{layout} needs {layout.ranks} and {gpus} are here",
                       "a smaller layout")
     if layout.attention_dp > 1 and layout.dcp > 1 and (layout.tp // layout.attention_dp) % layout.dcp:
         yield Refusal("decode context parallel ranks lie inside an attention group",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from rooftop.domain.launch import Evidence, Fault
 from rooftop.domain.vocabulary import ERRORS, stops
 from rooftop.engines._lines import Line, by_signal
+from rooftop.engines._options import advise
 from rooftop.engines._vllm_causes import CAUSES, OOM_STAGES, TRACES, Cause
 
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
@@ -160,6 +161,8 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
                                                     "(on CPU, experts cannot be spread: no ep)")
         else:
             kind, remedy = "worker_died", "it crashed while it started: another build, backend or layout"
+    elif kind == "unknown_flag":
+        remedy = advise("vllm", match.groupdict().get("flag") or "") or remedy
     elif kind == "worker_died" and match.groupdict().get("code") == "-9":
         remedy = "killed by signal 9: most often the host ran out of memory"
     return _Found(kind, line.body, remedy, line.number)

@@ -8,9 +8,10 @@ from rooftop.domain.launch import Evidence, Fact, Fault
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting, SettingValue
 from rooftop.domain.vocabulary import strongest
-from rooftop.engines import _vllm_faults, _vllm_pages
+from rooftop.engines import _vllm_faults, _vllm_pages, _vllm_rules
 from rooftop.engines._lines import Line, Notes
 from rooftop.engines._nccl import Nccl
+from rooftop.engines._options import Options, for_version
 from rooftop.engines._vllm_config import SHORT, command_line, facts, note_settings, split
 from rooftop.engines._vllm_graphs import Graphs
 from rooftop.engines._vllm_layout import Ranks
@@ -25,9 +26,6 @@ _FRAGMENT = re.compile(r"\b(?:max_seq_len|device_config)=\w+, .*\b(?:tensor_para
 _MODE = re.compile(r"['\"]cudagraph_mode['\"]: ?(?:<[^>]*>|\d|\[[\d, ]*\])")
 _LARGEST = re.compile(r"['\"]max_(?:cudagraph_)?capture_size['\"]: ?\d+")
 _ARGS = re.compile(r"(?:non-default args: \{|args: Namespace\()")
-_LAYOUT_FLAGS = frozenset((
-    "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "decode-context-parallel-size",
-    "enable-expert-parallel", "tp", "pp", "dp", "dcp", "ep"))
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SINGLE_DASH = frozenset(SHORT)
 
@@ -128,7 +126,7 @@ class Vllm:
 
     def command(self, plan: Plan, seat: Seat) -> Command:
         """`vllm serve MODEL ...`; on the loopback the development endpoints are open, so that it tells its settings."""
-        layout = plan.layout or Layout()
+        layout, options = plan.layout or Layout(), for_version("vllm", plan.engine_version)
         old_entry = "api_server" in seat.program[-1]
         verb = () if old_entry or "serve" in seat.program else ("serve",)
         path = plan.model.path or plan.model.name
@@ -142,15 +140,15 @@ class Vllm:
         if layout.dcp > 1:
             words += ["--decode-context-parallel-size", str(layout.dcp)]
         for setting in plan.settings:
-            words += _option(setting)
+            words += _option(setting, options)
         given = tuple((setting.name, _value(setting.value)) for setting in plan.environment)
         names = {name for name, _ in given}
         added = (("VLLM_SERVER_DEV_MODE", "1"),) if seat.host in _LOOPBACK else ()
         return Command(tuple(words), (*(item for item in added if item[0] not in names), *given))
 
     def refuses(self, plan: Plan) -> Refusal | None:
-        """vLLM's rules that the plan alone can break."""
-        return next(_refusals(plan), None)
+        """vLLM's rules that the plan alone can break, in the version that it names (the newest known for none)."""
+        return next(_vllm_rules.refusals(plan), None)
 
     def asks(self, plan: Plan) -> tuple[tuple[str, Fact], ...]:
         """The layout, and every setting that the engine can be held to."""
@@ -165,55 +163,18 @@ def _value(value: SettingValue) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _option(setting: Setting) -> list[str]:
-    """A flag as vLLM spells it: `--name value`, `--name`, `--no-name`, `-cc.backend=eager`."""
+def _option(setting: Setting, options: Options) -> list[str]:
+    """A flag as vLLM spells it: `--name value`, `--name`, `--no-name` where it has one, `-cc.backend=eager`."""
     head = setting.name.partition(".")[0]
     if "." in setting.name:
         value = str(setting.value).lower() if isinstance(setting.value, bool) else str(setting.value)
         return [f"{'-' if head in _SINGLE_DASH else '--'}{setting.name}={value}"]
     dash = "-" if setting.name in _SINGLE_DASH else "--"
     if isinstance(setting.value, bool):
-        return [f"--{setting.name}" if setting.value else f"--no-{setting.name}"]
+        known = options.find(_vllm_rules.long_name(setting.name))
+        off = [] if known and known.kind == "switch" else [f"--no-{setting.name}"]
+        return [f"--{setting.name}"] if setting.value else off
     return [f"{dash}{setting.name}", str(setting.value)]
-
-
-def _refusals(plan: Plan) -> Iterator[Refusal]:
-    layout = plan.layout or Layout()
-    if layout.attention_dp > 1:
-        yield Refusal("vLLM has no attention replicas inside a tp group",
-                      f"attention-dp {layout.attention_dp} was asked",
-                      f"dp {layout.attention_dp} x tp {layout.tp // layout.attention_dp} with ep {layout.tp}: each "
-                      "replica attends for itself and the experts are shared")
-    ranks = layout.tp * layout.dp
-    if layout.ep not in (1, ranks):
-        yield Refusal("vLLM spreads experts over all tp x dp ranks, or not at all",
-                      f"ep {layout.ep} was asked of tp {layout.tp} x dp {layout.dp}", f"ep {ranks} or ep 1")
-    for setting in plan.settings:
-        if setting.name in _LAYOUT_FLAGS:
-            yield Refusal("the layout sets the parallel sizes", f"the setting {setting.name} was given too",
-                          "put it into the layout")
-    seqs, tokens, length = (_number(plan, name) for name in ("max-num-seqs", "max-num-batched-tokens", "max-model-len"))
-    if seqs and tokens and tokens < seqs:
-        yield Refusal("max-num-batched-tokens must be at least max-num-seqs", f"{tokens} < {seqs}",
-                      f"max-num-batched-tokens {seqs} or more")
-    if tokens and length and tokens < length and plan.setting("enable-chunked-prefill") is False:
-        yield Refusal("without chunked prefill a step must hold a whole prompt",
-                      f"max-num-batched-tokens {tokens} < max-model-len {length}", "leave chunked prefill on")
-    share = plan.setting("gpu-memory-utilization")
-    if isinstance(share, int | float) and not 0 < share <= 1:
-        yield Refusal("gpu-memory-utilization is a share", f"{share} was asked", "a value above 0 and at most 1")
-    if plan.setting("enable-eplb") is True and layout.ep == 1:
-        yield Refusal("balancing experts needs expert parallelism", "enable-eplb was asked with ep 1", f"ep {ranks}")
-
-
-def _number(plan: Plan, name: str) -> int | None:
-    """A whole number as vLLM reads it: 4096, `4k` (4000), `4K` (4096); None for none or `auto`."""
-    text = str(plan.setting(name) if plan.setting(name) is not None else "").strip()
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", text)
-    if not match:
-        return None
-    power = {"": 0, "k": 1, "m": 2, "g": 3}[match[2].lower()]
-    return int(float(match[1]) * (1000 if match[2].islower() else 1024) ** power)
 
 
 def _asks(plan: Plan) -> Iterator[tuple[str, Fact]]:
@@ -229,7 +190,7 @@ def _asks(plan: Plan) -> Iterator[tuple[str, Fact]]:
         head, dot, rest = setting.name.replace("-", "_").partition(".")
         name = SHORT.get(head, head) + dot + rest
         if name in ("max_num_seqs", "max_model_len", "max_num_batched_tokens"):
-            settings[name] = str(_number(plan, setting.name) or "")
+            settings[name] = str(_vllm_rules.whole(setting.value) or "")
         elif name.startswith("no_") and setting.value is True:
             settings[name[3:]] = "False"
         else:

@@ -1,4 +1,4 @@
-"""SGLang's options by version: which it knows, what became of the others (0.4 to 0.5.23)."""
+"""Options of SGLang and vLLM by version: which a version knows, what became of the others."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-NEWEST = "0.5.23"
+NEWEST = {"sglang": "0.5.23", "vllm": "0.33.0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,14 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one version's parser knows.
+    """What one version's parser of an engine knows.
 
     Names are without dashes; the beginning of a name serves where it is unique, as in argparse.
     """
 
     version: str
     known: tuple[Option, ...]
+    engine: str
 
     def find(self, name: str) -> Option | None:
         """The option of that name, or the only one that begins so; None for none or several."""
@@ -47,7 +48,7 @@ class Options:
 
     def instead(self, name: str) -> str:
         """What this version has in place of an option that it lacks; "" where nothing is near."""
-        tables = _changes()
+        tables = _changes(self.engine)
         for old, new in tables["renamed"].items():
             if name in (old, new):
                 other = new if name == old else old
@@ -58,9 +59,19 @@ class Options:
         near = get_close_matches(name, [option.name for option in self.known], n=1, cutoff=0.6)
         return f"the nearest that it has is {near[0]}" if near else ""
 
+    def idle_environment(self, variable: str) -> str:
+        """What to set instead of an environment variable that this version no longer reads; "" for all others."""
+        until, instead = _changes(self.engine).get("environment", {}).get(variable, ("", ""))
+        return str(instead) if until and number(self.version) > number(until) else ""
+
+    def old_engine(self, name: str) -> str:
+        """What to do instead of an option that only the older of this version's two engines serves; "" for others."""
+        until, instead = _changes(self.engine).get("old-engine", {}).get(name, ("", ""))
+        return str(instead) if until and number(self.version) <= number(until) else ""
+
     def unread(self, name: str) -> str:
         """What to do instead of an option that the parser takes and nothing reads; "" for all others."""
-        since, instead = _changes()["unread"].get(name, ("", ""))
+        since, instead = _changes(self.engine)["unread"].get(name, ("", ""))
         return str(instead) if since and number(self.version) >= number(since) else ""
 
 
@@ -70,15 +81,15 @@ def number(version: str) -> tuple[int, ...]:
 
 
 @cache
-def for_version(version: str = "") -> Options:
-    """What is known of a version's parser, of the newest for "".
+def for_version(engine: str, version: str = "") -> Options:
+    """What is known of the parser of a version of `sglang` or `vllm`, of the newest for "".
 
     Versions between two sampled ones have what either neighbour has, later ones what the newest has: an option is only
     called unknown where both neighbours lack it.
     """
-    table = _read("_sglang_options.toml")
+    table = _read(f"_{engine}_options.toml")
     sampled: list[str] = table["versions"]
-    wanted = number(version or NEWEST)
+    wanted = number(version or NEWEST[engine])
     before = max((one for one in sampled if number(one) <= wanted), key=number, default=sampled[0])
     after = min((one for one in sampled if number(one) >= wanted), key=number, default=sampled[-1])
     options: dict[str, Option] = {"help": Option("help", "switch")}
@@ -88,7 +99,18 @@ def for_version(version: str = "") -> Options:
             options[name] = Option(name, kind, old)
             if kind == "pair":
                 options[f"no-{name}"] = Option(f"no-{name}", "switch", old)
-    return Options(version or NEWEST, tuple(options.values()))
+    return Options(version or NEWEST[engine], tuple(options.values()), engine)
+
+
+def advise(engine: str, flag: str) -> str:
+    """What the newest version has for an option that was not known: its spelling, its new name, the nearest; or ""."""
+    name = flag.split("=")[0].lstrip("-")
+    options, dashed = for_version(engine), name.replace("_", "-")
+    if not name:
+        return ""
+    if options.has(dashed):
+        return f"write --{dashed}" if dashed != name else f"this version is too old for --{name}: a newer one has it"
+    return f"--{name}: {instead}" if (instead := options.instead(dashed)) else ""
 
 
 def names(options: Iterable[Option]) -> str:
@@ -101,8 +123,8 @@ def _within(version: str, since: str, until: str) -> bool:
 
 
 @cache
-def _changes() -> dict[str, Any]:
-    return _read("_sglang_changes.toml")
+def _changes(engine: str) -> dict[str, Any]:
+    return _read(f"_{engine}_changes.toml")
 
 
 def _read(file: str) -> dict[str, Any]:
