@@ -15,6 +15,7 @@ from rooftop.errors import BadInput
 from rooftop.stats import intervals, latencies
 from rooftop.stats.columns import STOPPED, Columns, Flags, Floats, columns, credited
 from rooftop.stats.dependence import MOST_WAVES
+from rooftop.stats.distortion import marked
 from rooftop.stats.intervals import Estimate
 from rooftop.stats.window import Window, find_window
 
@@ -70,7 +71,8 @@ def summarise(trial: Trial, *, only: Collection[str] | None = None, span: Span =
     the replies that came whole were asked for, goodput_share of all requests.
 
     A value is None where the data cannot carry it, and `why_not` says what is missing; beside a value, `why_not` is a
-    caution.  An imported trial without replies gives what it reported.
+    caution, also where the load client itself may have moved it by more than its interval tells (`distortion`).
+    An imported trial without replies gives what it reported.
     """
     if not trial.replies and trial.reported:
         return tuple(one for one in trial.reported if only is None or one.metric in only)
@@ -86,7 +88,12 @@ def summarise(trial: Trial, *, only: Collection[str] | None = None, span: Span =
     of = _Level(table, window, inside, inside_chunks, caution, slo or trial.workload.slo,
                 arrivals.concurrency if arrivals.kind == "closed" else 0, level)
     figures = (one for names, make in GROUPS if only is None or _wanted(names, only) for one in make(of))
-    return tuple(one for one in figures if only is None or one.metric in only)
+    wanted = tuple(one for one in figures if only is None or one.metric in only)
+    if trial.client is None:
+        return wanted
+    spans = latencies.e2e_s(table)[table.ok]
+    typical_s = float(np.median(spans)) if len(spans) else 0.0
+    return tuple(marked(one, trial.client, closed=bool(of.slots), request_s=typical_s) for one in wanted)
 
 
 def measure(trial: Trial, metric: str, *, level: float = 0.9) -> Measurement:
