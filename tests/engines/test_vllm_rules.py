@@ -1,6 +1,7 @@
 """vLLM's options by version and its own rules: refused before the launch, with what to use instead."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Gpu, Machine
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting, SettingValue
-from rooftop.engines._options import NEWEST, advise, for_version
+from rooftop.engines._options import NEWEST, advise, for_version, version_of
 from rooftop.engines.vllm import ENGINE
 
 HELP = Path(__file__).parent.parent / "cases" / "engine-help" / "vllm-0.32.0.txt"
@@ -143,3 +144,22 @@ def test_a_switch_without_an_opposite_is_left_out_when_it_is_off() -> None:
     old, new = plan(version="0.10.2", disable_async_output_proc=False), plan(enforce_eager=False)
     assert not any("async-output" in word for word in ENGINE.command(old, seat).argv)
     assert "--no-enforce-eager" in ENGINE.command(new, seat).argv
+
+
+@pytest.mark.parametrize(("engine", "image", "version"), [
+    ("vllm", "vllm/vllm-openai:v0.9.1", "0.9.1"), ("sglang", "lmsysorg/sglang:v0.5.4-cu129", "0.5.4"),
+    ("vllm", "localhost:5000/mirror/vllm-openai:0.8.5.post1", "0.8.5.post1"), ("vllm", "localhost:5000/vllm", ""),
+    ("vllm", "vllm/vllm-openai:latest", ""), ("vllm", "team/serving:v0.9.1", ""), ("vllm", "vllm/vllm-openai", ""),
+    ("vllm", "", ""),
+])
+def test_the_tag_of_an_image_tells_the_version_whose_rules_hold(engine: str, image: str, version: str) -> None:
+    assert version_of(Plan(Model("m", "/m"), engine, image=image)) == version
+    assert version_of(Plan(Model("m", "/m"), engine, image=image, engine_version="0.7.3")) == "0.7.3"
+
+
+def test_an_old_image_is_held_to_its_own_rules() -> None:
+    asked = replace(plan(guided_decoding_backend="xgrammar"), image="vllm/vllm-openai:v0.9.2")
+    assert ENGINE.refuses(asked) is None
+    refusal = ENGINE.refuses(replace(asked, image="vllm/vllm-openai:v0.24.0"))
+    assert refusal
+    assert "vLLM 0.24.0" in refusal.rule

@@ -105,7 +105,7 @@ def test_what_was_handed_over_is_the_plan(tmp_path: Path) -> None:
     for name, layout in (("vllm-flags.sh", Layout(tp=8, ep=8)), ("sglang-run.docker.sh", Layout(tp=8, ep=8)),
                          ("sglang-leader.k8s.yaml", Layout(tp=4, pp=2)), ("vllm-leader.k8s.yaml", Layout(tp=16))):
         deployment = taken(name)
-        option = "json-model-override-args" if deployment.plan.engine == "sglang" else "new-flag"
+        option = "json-model-override-args" if deployment.plan.engine == "sglang" else "hf-overrides"
         plan = varied(deployment.plan, layout, **{option: "x y"})
         plan = replace(plan, environment=(*plan.environment, Setting("NCCL_ALGO", "Ring")))
         file = tmp_path / name

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from rooftop.domain.plan import Plan
+
 NEWEST = {"sglang": "0.5.23", "vllm": "0.33.0"}
 
 
@@ -100,6 +102,16 @@ def for_version(engine: str, version: str = "") -> Options:
             if kind == "pair":
                 options[f"no-{name}"] = Option(f"no-{name}", "switch", old)
     return Options(version or NEWEST[engine], tuple(options.values()), engine)
+
+
+def version_of(plan: Plan) -> str:
+    """The engine's version that a plan names, else the one in the tag of the engine's own image; "" for none.
+
+    A tag such as `v0.9.1`, `v0.5.4-cu129` or `0.8.5.post1` counts where the image bears the engine's name.
+    """
+    place, _, tag = plan.image.rsplit("/", 1)[-1].partition(":")
+    found = re.match(r"v?(0\.\d+(?:\.\d+)?(?:\.post\d+)?)(?![\d.])", tag)
+    return plan.engine_version or (found[1] if found and (plan.engine or "?") in plan.image.lower() and place else "")
 
 
 def advise(engine: str, flag: str) -> str:

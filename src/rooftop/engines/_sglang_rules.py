@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rooftop.domain.engine import Refusal
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting, SettingValue
-from rooftop.engines._options import Options, for_version, names, number
+from rooftop.engines._options import Options, for_version, names, number, version_of
 from rooftop.engines._sglang_args import field_name
 
 _LAYOUT_FIELDS = frozenset(("tp_size", "pp_size", "dp_size", "ep_size", "attn_dp_size", "dcp_size",
@@ -47,7 +47,7 @@ class _Asked:
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
     """All rules that the plan breaks and that can be told without the model's configuration."""
-    options = for_version("sglang", plan.engine_version)
+    options = for_version("sglang", version_of(plan))
     asked = _Asked(plan, plan.layout or Layout(), {field_name(one.name): one.value for one in plan.settings}, options)
     for setting in plan.settings:
         yield from _option(setting, options)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rooftop.domain.engine import Refusal
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Plan, Setting, SettingValue
-from rooftop.engines._options import Options, for_version, names, number
+from rooftop.engines._options import Options, for_version, names, number, version_of
 from rooftop.engines._vllm_config import SHORT
 
 _LAYOUT = frozenset(("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size",
@@ -57,7 +57,7 @@ def long_name(name: str) -> str:
 
 def refusals(plan: Plan) -> Iterator[Refusal]:
     """All rules that the plan breaks and that can be told without the model's configuration."""
-    options = for_version("vllm", plan.engine_version)
+    options = for_version("vllm", version_of(plan))
     asked = _Asked(plan, plan.layout or Layout(), {long_name(one.name): one.value for one in plan.settings}, options)
     yield from _layout(asked)
     for setting in plan.settings:

@@ -10,7 +10,7 @@ from rooftop.domain.vocabulary import strongest
 from rooftop.engines import _sglang_args, _sglang_faults, _sglang_pages, _sglang_rules
 from rooftop.engines._lines import Line, Notes
 from rooftop.engines._nccl import Nccl
-from rooftop.engines._options import Options, for_version, number
+from rooftop.engines._options import Options, for_version, number, version_of
 from rooftop.engines._sglang_graphs import Graphs
 from rooftop.engines._sglang_layout import Ranks
 from rooftop.engines._sglang_lines import SHAPES, Memory, parse, tells
@@ -75,7 +75,7 @@ class Sglang:
 
     def command(self, plan: Plan, seat: Seat) -> Command:
         """The launch command in the options of the plan's version, the newest known where the plan names none."""
-        options = for_version("sglang", plan.engine_version)
+        options = for_version("sglang", version_of(plan))
         verb = ("serve",) if seat.program[-1].rsplit("/", 1)[-1] == "sglang" else ()
         words = [*seat.program, *verb, "--model-path", plan.model.path or plan.model.name,
                  "--served-model-name", plan.model.name, "--host", seat.host, "--port", str(seat.port)]

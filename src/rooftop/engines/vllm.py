@@ -11,7 +11,7 @@ from rooftop.domain.vocabulary import strongest
 from rooftop.engines import _vllm_faults, _vllm_pages, _vllm_rules
 from rooftop.engines._lines import Line, Notes
 from rooftop.engines._nccl import Nccl
-from rooftop.engines._options import Options, for_version
+from rooftop.engines._options import Options, for_version, version_of
 from rooftop.engines._vllm_config import SHORT, command_line, facts, note_settings, split
 from rooftop.engines._vllm_graphs import Graphs
 from rooftop.engines._vllm_layout import Ranks
@@ -126,7 +126,7 @@ class Vllm:
 
     def command(self, plan: Plan, seat: Seat) -> Command:
         """`vllm serve MODEL ...`; on the loopback the development endpoints are open, so that it tells its settings."""
-        layout, options = plan.layout or Layout(), for_version("vllm", plan.engine_version)
+        layout, options = plan.layout or Layout(), for_version("vllm", version_of(plan))
         old_entry = "api_server" in seat.program[-1]
         verb = () if old_entry or "serve" in seat.program else ("serve",)
         path = plan.model.path or plan.model.name
