@@ -93,6 +93,11 @@ class Notes:
                     if found is not None:
                         self.add(say.fact, say.convert(found), say.level, line, supersedes=known.supersedes)
 
+    def take(self, page: "Notes", lines: Sequence[Line]) -> None:
+        """Note all that was noted of a page that stands in these lines: its first line is the first of them."""
+        for said in page.evidence():
+            self.add(said.fact, said.value, said.level, lines[max(said.line - 1, 0)])
+
     def values(self, fact: str, level: Level) -> list[Fact]:
         """The values noted so far for one fact at one level, in order."""
         return [said.value for said in self._kept.get((fact, level), [])]

@@ -112,6 +112,7 @@ class LlamaCppWitness:
                 notes.add(fact, value, "asked", line)
         _note_memory(notes, read)
         nccl.close()
+        _read_pasted(read, notes)
         return notes.evidence()
 
     def read_info(self, path: str, text: str) -> tuple[Evidence, ...]:
@@ -239,6 +240,19 @@ def _note_memory(notes: Notes, lines: Sequence[Line]) -> None:
                 notes.add("memory.weights_gib", gib, "built", line)
             elif not kv_failed:
                 notes.add("kv.gib_per_gpu", gib, "built", line)
+
+
+def _read_pasted(lines: Sequence[Line], notes: Notes) -> None:
+    """What a log holds of pages: samples of `/metrics`, the objects of `/props` and `/slots` on lines of their own."""
+    samples = [line for line in lines if line.body.startswith("llamacpp:")]
+    said = list(_metric_facts(LlamaCppWitness().read_metrics("\n".join(line.body for line in samples))))
+    for one in said:
+        notes.add(one.fact, one.value, one.level, samples[0])
+    for line in lines:
+        path = ("/props" if line.body.startswith("{") and '"default_generation_settings"' in line.body else
+                "/slots" if line.body.startswith("[{") and '"is_processing"' in line.body else "")
+        for one in LlamaCppWitness().read_info(path, line.body) if path else ():
+            notes.add(one.fact, one.value, one.level, line)
 
 
 def _page_facts(path: str, data: Any) -> Iterator[Evidence]:

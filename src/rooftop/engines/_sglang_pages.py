@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rooftop.domain.engine import Reading
@@ -32,6 +32,23 @@ _PASSES = {"decode_cuda_graph": "decode_graph_steps", "decode_none": "decode_eag
            "prefill_cuda_graph": "prefill_graph_steps", "prefill_none": "prefill_eager_steps"}
 _RANKS = frozenset(("tp_rank", "pp_rank", "moe_ep_rank", "attn_cp_rank", "moe_dp_rank", "pid"))
 _STARTUP = {"load_weight": "startup.load_s", "scheduler_e2e": "startup.total_s"}
+
+
+def read_pasted(lines: Sequence[Line], notes: Notes) -> None:
+    """What a log holds of pages: samples of `/metrics`, the object of `/server_info` on a line of its own."""
+    if any(_SAMPLE.match(line.body) for line in lines if "sglang" in line.body):
+        page = Notes("log")
+        _read_counters("\n".join(line.body.replace("\n", " ") for line in lines), page)
+        notes.take(page, lines)
+    for line in lines:
+        if line.body.startswith("{") and '"tp_size"' in line.body:
+            try:
+                tree = json.loads(line.body)
+            except (ValueError, RecursionError):
+                continue
+            page = Notes("log")
+            _read_server(tree, page)
+            notes.take(page, (line,))
 
 
 def read_metrics(text: str) -> tuple[Reading, ...]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rooftop.domain.engine import Reading
 from rooftop.domain.launch import Evidence
@@ -29,6 +29,23 @@ _SERIES = {
     "spec_decode_num_accepted_tokens": ("accepted_tokens", True),
 }
 _AVERAGED = frozenset(("kv_usage",))
+
+
+def read_pasted(lines: Sequence[Line], notes: Notes) -> None:
+    """What a log holds of pages: samples of `/metrics`, the object of `/server_info` on a line of its own."""
+    if any(_SAMPLE.match(line.body) for line in lines if "vllm:" in line.body):
+        page = Notes("log")
+        _read_counters("\n".join(line.body.replace("\n", " ") for line in lines), page)
+        notes.take(page, lines)
+    for line in lines:
+        if line.body.startswith("{") and '"vllm_config"' in line.body:
+            try:
+                tree = json.loads(line.body)
+            except (ValueError, RecursionError):
+                continue
+            page = Notes("log")
+            _read_config(tree.get("vllm_config"), page)
+            notes.take(page, (line,))
 
 
 def read_metrics(text: str) -> tuple[Reading, ...]:

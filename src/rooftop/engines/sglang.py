@@ -60,6 +60,7 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
             memory.read(line)
     for reader in (ranks, steps, memory, nccl):
         reader.close()
+    _sglang_pages.read_pasted(lines, notes)
     return notes.evidence()
 
 

@@ -67,6 +67,7 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     ranks.close(notes)
     graphs.close()
     kernels.close()
+    _vllm_pages.read_pasted(lines, notes)
     if ranks.apart or (ranks.engine_dp and not ranks.worlds):
         return tuple(said for said in notes.evidence()
                      if (said.fact, said.value, said.level) != ("layout.dp", 1, "resolved"))
