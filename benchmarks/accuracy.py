@@ -4,6 +4,9 @@ CSV has one number a row (columns hardware, gpus, interconnect, model, quant, en
 cuda_graphs, other_flags, input_len, output_len, concurrency, metric, value, notes, source_url); CONFIGS is a folder of
 config.json files named owner--model.json.  --fit-per-machine K scales all predictions of a (machine, model, engine)
 by the mean log error of its first K rows, which then are not scored.
+
+The column "left out" gives the share of rows inside intervals that the errors of all other sources give (leave one
+source out); no constant of a step is fitted to any row.
 """
 
 import argparse
@@ -17,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fitting import report, show_spreads
+from fitting import report, show_spreads, spreads
 from measured import COLUMNS, Refused, Row, Shapes, read_row
 from scoring import Scored, adapted, score, table
 
@@ -91,12 +94,14 @@ def main() -> None:
     parser.add_argument("--spreads", action="store_true", help="the spread of errors, and its held-out coverage")
     options = parser.parse_args()
     begin = time.monotonic()
-    rows, refused, total = read_rows(options.csv, Shapes(options.configs))
+    shapes = Shapes(options.configs)
+    rows, refused, total = read_rows(options.csv, shapes)
     ledger = catalog.known()
     if options.fit:
         report(rows, ledger)
         return
-    scored = score(rows, ledger, ledger_for if options.tables else None)
+    scored = score(rows, ledger, ledger_for if options.tables else None, refused)
+    answered = len(scored)
     if options.fit_per_machine:
         scored = adapted(scored, options.fit_per_machine)
     if options.verbose:
@@ -105,11 +110,18 @@ def main() -> None:
                   f"{one.error:+6.2f} {one.bound:12s} {one.row.title}")
     outside = sum(count for why, count in refused.items() if why.startswith(OUTSIDE))
     inside = total["rows"] - outside
-    print(f"{total['rows']} rows, {len(rows)} answered, {sum(refused.values())} refused; of the {inside} with a "
-          f"configuration, a known GPU and supported settings {len(rows) / max(1, inside):.1%} are answered")
+    print(f"{total['rows']} rows, {answered} answered, {sum(refused.values())} refused; of the {inside} with a "
+          f"configuration, a known GPU and supported settings {answered / max(1, inside):.1%} are answered")
     for why, count in refused.most_common():
         print(f"{count:6d} {why}")
-    table(scored, ledger)
+    if shapes.alike:
+        print(f"read as the nearest known family: {', '.join(sorted(shapes.alike))}")
+    sources = sorted({one.row.source for one in scored})
+    table(scored, ledger, {source: spreads([one for one in scored if one.row.source != source]) for source in sources})
+    beyond = [one for one in scored if one.impossible]
+    if beyond:
+        print(f"\n{len(beyond)} rows are faster than what a token must read takes at the data sheet's bandwidth: "
+              + "; ".join(sorted({one.row.title[:60] for one in beyond})[:3]))
     if options.spreads:
         print()
         show_spreads(scored)

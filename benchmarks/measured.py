@@ -1,8 +1,11 @@
 """Rows of a table of public measurements as plans, loads and values, or the reason why not."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from likeness import like
 
 from rooftop.catalog import gpus
 from rooftop.catalog.machines import assumed
@@ -112,6 +115,7 @@ class Shapes:
         for name, file in named:
             self.files.setdefault(tuple(words(name)), []).append(file)
         self.cache: dict[tuple[str, str], Architecture] = {}
+        self.alike: set[str] = set()
 
     def find(self, model: str, quant: str) -> Architecture:
         if (model, quant) not in self.cache:
@@ -124,12 +128,10 @@ class Shapes:
         if not files:
             raise Refused("no configuration of the model")
         form = wanted(quant)
-        read, why = [], ""
-        for file in files:
-            try:
-                read.append(read_model(str(file)))
-            except BadInput as error:
-                why = str(error)
+        read, why = tried(files, lambda file: read_model(str(file)))
+        if not read:
+            read, _ = tried(files, like)
+            self.alike.update([bare] if read else [])
         if not read:
             raise Refused(f"configuration cannot be read: {why[:60]}")
         same = [one for one in read if form is None or form.name.split()[0] in largest(one).name]
@@ -138,12 +140,24 @@ class Shapes:
         return requantized(read[0], form, quant) if form else read[0]
 
 
+def tried(files: list[Path], read: Callable[[Path], Architecture]) -> tuple[list[Architecture], str]:
+    """What could be read of the files, and why the first could not that could not."""
+    found, why = [], ""
+    for file in files:
+        try:
+            found.append(read(file))
+        except (BadInput, ValueError, OSError) as error:
+            why = why or str(error)
+    return found, why
+
+
 def words(name: str) -> list[str]:
     """A model's name without what does not change its shape: quantization, tuning, date."""
-    bare = re.sub(r"[-_ ]?(nvfp4|fp8|mxfp4|awq|gptq|int4|int8|w4a16|bf16|instruct|chat|it|thinking|base"
-                  r"|\d{4}|v\d+\.\d+-hf)(?=[-_ ]|$)", "", name.lower())
-    return [word for word in re.split(r"[-_ ]+", bare.removeprefix("meta-").removeprefix("nvidia-"))
-            if word]
+    bare = re.sub(r"[-_ ]?(nvfp4|fp8|fp4|mxfp[48]|awq|gptq|int[48]|w\d+a\d+|bf16|[48]-?bit|bnb|gguf|exl\d|quantized"
+                  r"|dynamic|kv|instruct|chat|it|thinking|base|exp|hf|\d{4}|v\d+\.\d+-hf)(?=[-_. ]|$)", "",
+                  name.lower())
+    parts = re.split(r"[-_ ]+", bare.removeprefix("meta-").removeprefix("nvidia-"))
+    return [part.strip(".") for part in parts if part.strip(".")]
 
 
 def wanted(quant: str) -> NumberFormat | None:
@@ -238,7 +252,8 @@ def _place(fields: dict[str, str]) -> tuple[Machine, Layout]:
         degrees = {key: value or 1 for key, value in degrees.items()}
     if not count or degrees["tp"] is None or count > MOST_GPUS:
         raise Refused("layout not stated")
-    tp, pp, ep, dp = (degrees[key] or 1 for key in ("tp", "pp", "ep", "dp"))
+    tp, pp, ep = (degrees[key] or 1 for key in ("tp", "pp", "ep"))
+    dp = degrees["dp"] or (count // (tp * pp) if count % (tp * pp) == 0 else 1)
     attention_dp = 1
     if dp > 1 and tp * pp * dp > count and tp % dp == 0:
         attention_dp, dp = dp, 1
