@@ -1,6 +1,7 @@
 """The table of start-up phases: every phase of every engine has a row, every number a source."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +57,13 @@ def test_rows_that_cannot_be(change: tuple[str, str], words: str) -> None:
 def test_a_name_in_two_rows() -> None:
     with pytest.raises(BadInput, match="named by"):
         read(ROW + ROW)
+
+
+def test_the_page_shows_each_row() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "study.md").read_text(encoding="utf-8")
+    shown = {line.split("|")[1].partition("(")[0].strip(): line for line in page.splitlines() if line.startswith("|")}
+    for row in set(known().values()):
+        usual, silent = (f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+                         for seconds in (row.usual_s, row.silence_s))
+        assert f"| {usual}" in shown[row.kind]
+        assert f"| {silent} |" in shown[row.kind]

@@ -156,8 +156,7 @@ Change = dict[str, Any]
     ({"launcher": "docker", "image": IMAGE, "model": "/inside/only.gguf"}, "no model"),
     ({"model": "Example/Hub-7B"}, "no model"),
 ])
-def test_places_that_cannot_be(change: Change, words: str, engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ROOFTOP_IMAGE", raising=False)
+def test_places_that_cannot_be(change: Change, words: str, engine: Path) -> None:
     with pytest.raises(BadInput, match=words) as wrong:
         plans(replace(fakes.study(engine, fakes.setup("a")), **change), MACHINE)
     assert wrong.value.remedy

@@ -50,7 +50,7 @@ class Docker:
 
         Raises BadInput without an image, or for an option that rooftop must set itself.
         """
-        if not place.image and not os.environ.get(IMAGE):
+        if not place.image:
             raise BadInput("a container needs an image", remedy='add image = "vllm/vllm-openai:v0.11.0" to the study')
         for option in place.options:
             if option.partition("=")[0] in _OURS:

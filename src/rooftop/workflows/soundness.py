@@ -73,9 +73,10 @@ def _words(study: "Study") -> Iterator[str]:
         yield "name must not be empty"
     if not study.model.strip():
         yield "model must not be empty"
-    named = (("name", study.name), ("model", study.model), ("binary", study.binary), ("tokenizer", study.tokenizer),
+    named = (*((key, getattr(study, key)) for key in ("name", "model", "binary", "tokenizer", "launcher", "image")),
+             *(("launcher_options", option) for option in study.launcher_options),
              *((f"setup[{i}].{key}", getattr(setup, key))
-               for i, setup in enumerate(study.setup) for key in ("title", "binary")))
+               for i, setup in enumerate(study.setup) for key in ("title", "binary", "image")))
     for key, word in named:
         if not word.isprintable():
             yield f"{key} holds a character that cannot be printed: {word[:60]!r}"

@@ -161,7 +161,7 @@ def _await_ready(start: Start, process: Process, engine: Engine, abort: threadin
             return _death(start, engine, code, "before it was ready")
         now = time.monotonic()
         if now >= probe_at:
-            if process.listens(start.port) is not False and _ready(start.url + engine.pages.ready):
+            if _ready(start.url + engine.pages.ready) and process.listens(start.port) is not False:
                 start.ready_at = time.monotonic()
                 start.phase = "first token"
                 return None
