@@ -17,10 +17,7 @@ import runpy
 import sys
 
 UNKNOWN = {"verdict": "unknown", "words": "", "flags": []}
-
-
-class Parsed(BaseException):
-    """The parser has taken the command."""
+PARSED = "the parser has taken the command"
 
 
 def _options(parser: argparse.ArgumentParser) -> set[str]:
@@ -33,7 +30,7 @@ def _options(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def _stop(*_: object, **__: object) -> None:
-    raise Parsed
+    raise SystemExit(PARSED)
 
 
 def _watch(seen: list[argparse.ArgumentParser]) -> None:
@@ -44,7 +41,7 @@ def _watch(seen: list[argparse.ArgumentParser]) -> None:
         seen.append(self)
         given = original(self, args, namespace)
         if not hasattr(given, "dispatch_function"):
-            raise Parsed
+            raise SystemExit(PARSED)
         given.dispatch_function = _stop
         return given
 
@@ -63,9 +60,9 @@ def _ask(order: dict, words: list[str], variables: dict[str, str], seen: list[ar
                 runpy.run_path(order["program"], run_name="__main__")
             else:
                 runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
-    except Parsed:
-        return {**UNKNOWN, "verdict": "taken"}
     except SystemExit as left:
+        if left.code == PARSED:
+            return {**UNKNOWN, "verdict": "taken"}
         if left.code in (0, None) or not seen:
             return UNKNOWN
         text = said.getvalue() if isinstance(left.code, int) else str(left.code)
