@@ -17,7 +17,7 @@ from rooftop.engines._wrapping import unwrap, unwrap_line
 
 HERE = Path(__file__).parent
 INDEX = HERE.parent / "cases" / "public-logs" / "held-out" / "index.csv"
-LEAST = {"llamacpp": (90, 26), "sglang": (177, 35), "vllm": (240, 56)}
+LEAST = {"llamacpp": (106, 29), "sglang": (201, 38), "vllm": (256, 64)}
 WORDINGS = [json.loads(line) for line in (INDEX.parent / "wordings.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
@@ -58,7 +58,7 @@ WRAPPINGS = {
     "containerd": "2026-01-01T10:00:01.123456789Z stderr F {}",
     "journald": "Jan 01 10:00:01 host engine[42]: {}", "iso syslog": "2026-01-01T10:00:01+00:00 host engine[42]: {}",
     "quoted": "> {}", "srun": "3: {}", "mpirun": "[1,3]<stderr>:{}", "actions": "2026-01-01T10:00:01.1234567Z {}",
-    "tmux": "{}            │", "coloured": "\x1b[1;36m{}\x1b[0m", "colours as text": "ESC[36m{}ESC[0m",
+    "tmux": "{}            │", "boxed": "│ {}      │", "coloured": "\x1b[1;36m{}\x1b[0m", "colours as text": "ESC[36m{}ESC[0m",
     "compose of kubectl": "log-1 | [pod/a-0/engine] {}",
 }
 

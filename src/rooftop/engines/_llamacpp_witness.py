@@ -55,7 +55,7 @@ _TRUE, _FALSE = constant(True), constant(False)
 _SHAPES = (
     shape(r"\bn_slots ?= ?(\d+)", Say("limits.max_running", "resolved", 1, whole), supersedes=True),
     shape(r"\bn_ctx_slot ?= ?(\d+)", Say("limits.max_model_len", "resolved", 1, whole), supersedes=True),
-    shape(r"\bn_ctx_(?:per_)?seq\s+= (\d+)", Say("limits.max_model_len", "resolved", 1, whole)),
+    shape(r"\bn_ctx_(?:per_)?seq(?:\s+= | \()(\d+)", Say("limits.max_model_len", "resolved", 1, whole)),
     shape(r"exceeds the available context size \((\d+) tokens\)", Say("limits.max_model_len", "resolved", 1, whole)),
     shape(r"\bn_batch\s+= (\d+)", Say("limits.chunk_tokens", "resolved", 1, whole)),
     shape(r"\bflash_attn\s+= (0|1|enabled|disabled)", Say("attention.backend", "resolved", 1, _flash)),

@@ -181,7 +181,7 @@ CAUSES: tuple[Cause, ...] = (
            "decode runs without full graphs: try another attention backend, or judge small batches with that in mind"),
     _cause("allreduce_fallback",
            r"Custom allreduce is disabled (?:because (?!of missing)|due)|Custom collectives are disabled|"
-           r"SymmMemCommunicator: .*not (?:supported|available)|Using \['?PYNCCL'?\] all-reduce|"
+           r"SymmMemCommunicator: .*not (?:supported|available)|Using \['?PYNCCL'?\] all-reduce(?=[^']*$|[^']*'tp)|"
            r"Setup [Cc]ustom allreduce failed",
            "all-reduce runs on NCCL: expect slow decode at high tp, compare smaller tp"),
     _cause("kernel_fallback",

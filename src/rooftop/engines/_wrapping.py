@@ -10,6 +10,7 @@ _LEVEL = r"(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)"
 _DAY = r"\d{4}-\d\d-\d\d"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _PREFIXES = re.compile("|".join((
+    r"(?:\d{1,2};)*\d{1,2}m(?=[(\[])|[│┃] ?",                                         # a torn colour, a terminal's box
     r"(?:> ?)+",                                                                # a quotation
     r"\[?[A-Za-z][\w.-]*\]?\s+\| ",                                             # compose: `sglang-1  | `
     r"\[(?:pod|container)/[^\]\s]+\] ",                                         # kubectl --prefix
