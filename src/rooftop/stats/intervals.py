@@ -12,8 +12,10 @@ from rooftop.stats.columns import Floats
 from rooftop.stats.dependence import LEAST_ROUNDS, spread
 
 MOST_BENT = 0.25
+"""A sixth of the skewness of a mean, at most: beyond, the correction for it is worse than none."""
 NEARLY, ROOM, FEWEST = 0.8, 1.4, 3.0
-"""How many times `needed` dependent observations must be worth at a far quantile, and how many at all."""
+"""An interval of a quantile needs observations worth NEARLY the `needed` (their worth is an estimate), up to ROOM times
+that where they depend, and at all of them FEWEST."""
 
 
 @dataclass(frozen=True, slots=True)
