@@ -58,7 +58,8 @@ WRAPPINGS = {
     "containerd": "2026-01-01T10:00:01.123456789Z stderr F {}",
     "journald": "Jan 01 10:00:01 host engine[42]: {}", "iso syslog": "2026-01-01T10:00:01+00:00 host engine[42]: {}",
     "quoted": "> {}", "srun": "3: {}", "mpirun": "[1,3]<stderr>:{}", "actions": "2026-01-01T10:00:01.1234567Z {}",
-    "tmux": "{}            │", "boxed": "│ {}      │", "coloured": "\x1b[1;36m{}\x1b[0m", "colours as text": "ESC[36m{}ESC[0m",
+    "tmux": "{}            │", "boxed": "│ {}      │",
+    "coloured": "\x1b[1;36m{}\x1b[0m", "colours as text": "ESC[36m{}ESC[0m",
     "compose of kubectl": "log-1 | [pod/a-0/engine] {}",
 }
 
