@@ -28,7 +28,7 @@ ENGINES = (("vllm", r"vllm"), ("sglang", r"sglang|\bsgl\b"), ("trtllm", r"tensor
 """rooftop's word for an engine and how rows write it."""
 NODE_GPUS = 8
 LINEAR = ("attention", "mlp", "experts", "shared_experts", "linear", "indexer")
-SPECULATES = re.compile(r"speculative|\bmtp\b|mtp\d|eagle|dflash|dspark|\bspec\b|nextn|medusa", re.I)
+SPECULATES = re.compile(r"speculative|\bmtp\b|mtp\d|eagle|dflash|dspark|\bspec\b|nextn|medusa|draft|n-?gram", re.I)
 PLAIN = re.compile(r"no[ -]mtp|mtp\s?0\b|mtp off", re.I)
 DECODES = re.compile(r"decode|\btg ?\d+\b|generation (?:rate|speed)|eval rate", re.I)
 """Notes of rows whose tokens a second leave the prefill out."""

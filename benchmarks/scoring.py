@@ -13,7 +13,7 @@ from rooftop.domain.plan import Plan
 from rooftop.domain.stepcost import Ledger, Step
 from rooftop.errors import RooftopError
 from rooftop.perfmodel.predict import spread
-from rooftop.perfmodel.queueing import Load, capacity, interval_s, serve
+from rooftop.perfmodel.queueing import Load, capacity, held_bytes, interval_s, serve
 from rooftop.perfmodel.roofline import Roofline, roofline
 
 Spreads = dict[tuple[str, str], tuple[float, float]]
@@ -85,6 +85,8 @@ def score(rows: list[Row], ledger: Ledger, own: Own | None = None, refused: Coun
     for row in rows:
         try:
             model = model_of(row, ledger, own, cache)
+            if max(map(held_bytes, model.works)) > (model.gpu.memory_bytes or model.gpu.nominal_bytes or 0):
+                raise ValueError("the weights are more than the GPUs' memory")
             scored.append(Scored(row, *predict(row, model), beats(row, model)))
         except (RooftopError, ValueError, LookupError, ArithmeticError) as error:
             if refused is None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import exp, log
 
 from rooftop.domain.stepcost import Bound, Cost, Step
+from rooftop.perfmodel.operations import Work
 from rooftop.perfmodel.roofline import Roofline
 
 CHUNK_TOKENS = 8192
@@ -77,12 +78,17 @@ def capacity(model: Roofline, tokens: int, share: float = 0.9) -> int:
     memory = (model.gpu.memory_bytes or model.gpu.nominal_bytes or 0) * share - 3 * 2**30
     fitting = []
     for part in model.works:
-        held = (sum(one.layers * one.bytes for one in part.products)
-                + sum(one.layers * one.bytes * one.count / one.spread for one in part.mixtures))
+        held = held_bytes(part)
         each = sum(one.kind.kv_bytes(tokens, model.kv_bytes) * one.layers / len(one.kind.layers)
                    * (1.0 if one.kind.kind == "mla" else one.kv_heads / one.kind.kv_heads) for one in part.readings)
         fitting.append((memory - held) / (each / model.layout.dcp))
     return max(1, int(min(fitting))) * model.layout.dp * model.layout.attention_dp
+
+
+def held_bytes(part: Work) -> float:
+    """Bytes of the weights that one rank of a stage multiplies with; the embedding is not among them."""
+    return (sum(one.layers * one.bytes for one in part.products)
+            + sum(one.layers * one.bytes * one.count / one.spread for one in part.mixtures))
 
 
 def serve(model: Roofline, load: Load) -> Service:
