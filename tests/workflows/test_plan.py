@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rooftop.catalog import kernel_tables
 from rooftop.cli.show_plan import plan_parts, plan_table
 from rooftop.domain.fit import Proposal
 from rooftop.domain.layout import Layout
 from rooftop.domain.plan import Setting
+from rooftop.domain.stepcost import Grid, Shape
 from rooftop.errors import BadInput, DoesNotFit, NoLayout, RooftopError
 from rooftop.workflows.plan import plan
-from rooftop.workflows.speed import Aim
+from rooftop.workflows.speed import Aim, tables_used
 
 CONFIGS = Path(__file__).parent.parent / "cases" / "configs"
 KIMI = str(CONFIGS / "Kimi-K2.6")
@@ -178,3 +180,15 @@ def test_settings_that_move_the_speed_are_told(proposal: Proposal) -> None:
     assert "for one user" in direct.gain
     assert not any("PCIE_IPC" in one.remedy for one in plan(KIMI, "8x H200 SXM", input_tokens=60,
                                                               output_tokens=1575, aim=Aim("one")).gains)
+
+
+def test_a_table_of_measured_kernels_is_used_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Shape("moe", "int4", (7168, 2048, 384, 8, 8, 1))
+    table = Grid("RTX PRO 6000 Blackwell Server", "sglang", asked, ((1, 0, 1e-4),), "table: made for a test")
+    monkeypatch.setattr(kernel_tables, "folder", lambda: Path())
+    monkeypatch.setattr(kernel_tables, "grids", lambda data, gpu, engine, shapes:
+                        (table,) if asked in shapes and engine == "sglang" else ())
+    found = plan(KIMI, BOX, engines=("sglang",), input_tokens=60, output_tokens=1575, aim=Aim("one"))
+    option = next(one for one in found.options if one.fit.layout.tp == 8 and one.fit.layout.ep == 1)
+    assert tables_used(option) == ("kernels as timed: moe int4 7168x2048x384x8x8x1 (made for a test)",)
+    assert set(found.notes) >= set(tables_used(found.options[0]))

@@ -19,7 +19,7 @@ from rooftop.perfmodel.layouts import Layouts, candidates, nearest, sort_out
 from rooftop.workflows.fetch import find
 from rooftop.workflows.look import look_at_model
 from rooftop.workflows.look_machine import look_at_machine
-from rooftop.workflows.speed import USERS, Aim, ranked, settings_worth, with_speed
+from rooftop.workflows.speed import USERS, Aim, ranked, settings_worth, tables_used, with_speed
 
 GPU_ENGINES, GGUF_ENGINES = ("sglang", "vllm"), ("llamacpp",)
 PORT = 8000
@@ -66,7 +66,7 @@ def plan(model: str, machine: str | None = None, *, engines: Sequence[str] = (),
         raise _nothing(architecture, place, unfit, refused)
     options = ranked([with_speed(option, architecture, input_tokens, output_tokens, aim) for option in options], aim)
     return Proposal(architecture.name, place, input_tokens, output_tokens, tuple(options), tuple(refused),
-                    (*architecture.notes, *_about_nodes(place)),
+                    (*architecture.notes, *_about_nodes(place), *tables_used(options[0])),
                     settings_worth(options[0], architecture, input_tokens, output_tokens))
 
 

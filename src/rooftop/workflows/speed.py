@@ -83,6 +83,14 @@ def settings_worth(option: Option, architecture: Architecture, input_tokens: int
     return gains(option.plan, architecture, table, option.fit.users, input_tokens + output_tokens / 2)
 
 
+def tables_used(option: Option) -> tuple[str, ...]:
+    """A note on each table of measured kernels that the option's prediction used in place of the catalog's fits."""
+    used = option.one.constants if option.one else ()
+    found = [(one.name.removesuffix(": measured points"), one.source.removeprefix("table: "))
+             for one in used if one.name.endswith(": measured points")]
+    return tuple(f"kernels as timed: {shape} ({source})" for shape, source in found)
+
+
 def _within(model: Roofline, load: Load, aim: Aim) -> int:
     """The most users, up to those that fit, whose mean TTFT and TPOT stay within the objective; by halving."""
     def meets(count: int) -> bool:
