@@ -11,10 +11,12 @@ from rooftop.domain.layout import Layout
 from rooftop.domain.machine import Gpu, Machine
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan, Setting
+from rooftop.domain.study import Setup, Study
 from rooftop.engines.llamacpp import ENGINE
 from rooftop.errors import MissingPart
 from rooftop.workflows import program
 from rooftop.workflows.program import replicas, resolve, version
+from rooftop.workflows.steps import plans
 
 PLAN = Plan(Model("tiny"), "llamacpp", Layout())
 
@@ -85,6 +87,29 @@ def test_each_replica_sees_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 ])
 def test_version(tmp_path: Path, script: str, told: str) -> None:
     assert version(ENGINE, (executable(tmp_path / "x", script),), "") == told
+
+
+@pytest.mark.parametrize(("head", "told"), [
+    (f"#!{sys.executable}\nfrom vllm.main import main", "0.8.5"),
+    (f"#!/bin/sh\n\'\'\'exec\' \"{sys.executable}\" \"$0\" \"$@\"\n\'\'\'\nimport vllm", "0.8.5"),
+    (f"#!{sys.executable}\nimport something", ""),
+    ("#!/bin/sh\nexec vllm", ""),
+])
+def test_the_installed_version_is_the_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str,
+                                            told: str) -> None:
+    (info := tmp_path / "vllm-0.8.5.dist-info").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.8.5\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    program._distribution.cache_clear()
+    (own := tmp_path / "vllm").write_text(head + "\n")
+    own.chmod(0o755)
+    (model := tmp_path / "model").mkdir()
+    asked = Study("s", "vllm", str(model), (Setup("a"),), binary=str(own))
+    (plan,) = plans(asked, Machine("m", "c", 2, 1))
+    assert plan.engine_version == told
+    program._distribution.cache_clear()
+    (inside,) = plans(replace(asked, launcher="docker", image="vllm/vllm-openai:v0.9.1"), Machine("m", "c", 2, 1))
+    assert inside.engine_version == ""
 
 
 def test_no_version_of_nothing() -> None:

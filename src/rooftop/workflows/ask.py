@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -21,7 +20,7 @@ from rooftop.domain.plan import Plan
 from rooftop.domain.vocabulary import stops
 from rooftop.errors import RooftopError
 from rooftop.llama_server import parser
-from rooftop.workflows.program import replicas, resolve
+from rooftop.workflows.program import entry, replicas, resolve
 from rooftop.workflows.steps import launcher_of
 
 PORT = 8000
@@ -29,8 +28,6 @@ IMPORT_S = 180.0
 HELP_S = 30.0
 _LONGEST = 400
 _OWN = ("-m", "rooftop.llama_server")
-_SHEBANG = re.compile(rb"\A#! ?(\S*python[\d.]*)(?:[ \t][^\n]*)?\n|"
-                      rb"\A#!/bin/sh\n'''exec' \"?([^\"\n]*?python[\d.]*)\"? ")
 _QUIET = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1"}
 
 Words = tuple[str, ...]
@@ -44,7 +41,7 @@ def refusals(plans: Iterable[Plan], engine: Engine) -> dict[str, Fault]:
     """
     groups: dict[Words, dict[str, Command]] = defaultdict(dict)
     for plan in plans:
-        if engine.refuses(plan) is None and launcher_of(plan).here:
+        if launcher_of(plan).here:
             try:
                 program = resolve(plan, engine)
             except RooftopError:
@@ -68,27 +65,11 @@ def _asked(program: Words, commands: Sequence[Command]) -> list[Answer | None]:
     told = [(one.argv[len(program):], dict(one.environment)) for one in commands]
     if program[-2:] == _OWN:
         return [_by_own_parser(words) for words, _ in told]
-    if order := _entry(program):
+    if order := entry(program):
         return _by_python(order, told)
     if Path(program[0]).name.startswith("llama-server"):
         return [_by_help(program, {**os.environ, **variables}, words) for words, variables in told]
     return [None for _ in commands]
-
-
-def _entry(program: Words) -> dict[str, str]:
-    """The Python and the script or module behind a program; {} where it is none of vLLM or SGLang."""
-    if re.fullmatch(r"python[\d.]*", Path(program[0]).name):
-        engine = program[-1].partition(".")[0] in ("vllm", "sglang") and program[-2] == "-m"
-        return {"python": str(Path(program[0]).absolute()), "module": program[-1]} if engine else {}
-    path = shutil.which(program[0])
-    if path is None:
-        return {}
-    with Path(path).open("rb") as file:
-        head = file.read(2000)
-    found = _SHEBANG.match(head)
-    if found is None or not re.search(rb"\b(?:from|import) (?:vllm|sglang)\b", head):
-        return {}
-    return {"python": (found[1] or found[2]).decode(), "program": str(Path(path).absolute())}
 
 
 def _by_python(order: dict[str, str], commands: Sequence[tuple[Words, dict[str, str]]]) -> list[Answer | None]:

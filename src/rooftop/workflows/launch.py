@@ -108,8 +108,9 @@ def started(plan: Plan, *, engine: Engine, launcher: Launcher, logs: Path, timeo
     running = Running(launch, engine)
     abort = threading.Event()
     try:
-        if (refusal := engine.refuses(plan)) is not None:
-            refused = Fault("layout_not_supported", f"{refusal.rule}: {refusal.reason}", refusal.remedy)
+        if refused is None and (refusal := engine.refuses(plan)) is not None:
+            kind = "unknown_flag" if "does not know" in refusal.rule else "layout_not_supported"
+            refused = Fault(kind, f"{refusal.rule}: {refusal.reason}", refusal.remedy)
         if refused is not None:
             running.launch = replace(launch, fault=refused)
         else:

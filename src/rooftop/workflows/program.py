@@ -17,6 +17,8 @@ from rooftop.load.http import fetch
 
 _VERSION_S = 30.0
 _MODULES = {"vllm": ("-m", "vllm.entrypoints.openai.api_server"), "sglang": ("-m", "sglang.launch_server")}
+_SHEBANG = re.compile(rb"\A#! ?(\S*python[\d.]*)(?:[ \t][^\n]*)?\n|"
+                      rb"\A#!/bin/sh\n'''exec' \"?([^\"\n]*?python[\d.]*)\"? ")
 _PYTHON = re.compile(r"python[\d.]*")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # The official images' own: vllm/vllm-openai, lmsysorg/sglang, ghcr.io/ggml-org/llama.cpp (server).
@@ -58,6 +60,43 @@ def resolve(plan: Plan, engine: Engine, *, here: bool = True) -> tuple[str, ...]
     wanted = named or engine.programs
     ways = "; or ".join(program.install for program in wanted if program.install)
     raise MissingPart(f"{engine.name} needs {' or '.join(one.name for one in wanted)}, which is not here", remedy=ways)
+
+
+def entry(program: tuple[str, ...]) -> dict[str, str]:
+    """The `python` and the `program` (a script) or `module` behind a command of vLLM or SGLang; {} where it is none."""
+    if re.fullmatch(r"python[\d.]*", Path(program[0]).name):
+        engine = program[-1].partition(".")[0] in ("vllm", "sglang") and program[-2] == "-m"
+        return {"python": str(Path(program[0]).absolute()), "module": program[-1]} if engine else {}
+    path = shutil.which(program[0])
+    if path is None:
+        return {}
+    with Path(path).open("rb") as file:
+        head = file.read(2000)
+    found = _SHEBANG.match(head)
+    if found is None or not re.search(rb"\b(?:from|import) (?:vllm|sglang)\b", head):
+        return {}
+    return {"python": (found[1] or found[2]).decode(), "program": str(Path(path).absolute())}
+
+
+def installed_version(plan: Plan, engine: Engine) -> str:
+    """The version of vLLM or SGLang that is installed beside the program of a plan; "" where that cannot be told."""
+    try:
+        order = entry(resolve(plan, engine))
+    except MissingPart:
+        return ""
+    return _distribution(order["python"], engine.name) if order else ""
+
+
+@cache
+def _distribution(python: str, name: str) -> str:
+    """The version in the metadata of an installed package; nothing of it is imported."""
+    code = f"from importlib.metadata import version; print(version({name!r}))"
+    try:
+        done = subprocess.run((python, "-c", code), capture_output=True, text=True, timeout=_VERSION_S, check=False,
+                              stdin=subprocess.DEVNULL, cwd="/")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _here(program: Program) -> bool:

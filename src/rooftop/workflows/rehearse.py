@@ -71,11 +71,11 @@ def _level_s(workload: Workload) -> float:
 
 def _commands(plan: Plan, engine: Engine, refused: Fault | None) -> tuple[str, ...]:
     """One line a server, or what refuses the plan; ports are examples, free ones are taken at the start."""
+    if refused is not None:
+        return (f"refused ({refused.kind}): {refused.reason}; {refused.remedy}",)
     refusal = engine.refuses(plan)
     if refusal is not None:
         return (f"refused ({refusal.rule}): {refusal.reason}",)
-    if refused is not None:
-        return (f"refused ({refused.kind}): {refused.reason}; {refused.remedy}",)
     launcher = launcher_of(plan)
     program = resolve(plan, engine, here=launcher.here)
     lines = []

@@ -3,7 +3,7 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,7 @@ from rooftop.load.job import Target
 from rooftop.load.tokenizer import open_tokenizer
 from rooftop.store import Store
 from rooftop.workflows.fetch import find
+from rooftop.workflows.program import installed_version
 from rooftop.workflows.soundness import check_study
 
 LOCAL = "local"
@@ -71,7 +72,7 @@ def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
             raise BadInput(f"{field} must be at least 1, not {number}")
     if not study.setup:
         raise BadInput("the study has no [[setup]]", remedy="add a [[setup]] table with a layout or settings")
-    model = model_of(study)
+    model, engine = model_of(study), engine_of(study)
     made: list[Plan] = []
     for setup in study.setup:
         plan = Plan(model=model, engine=study.engine, layout=setup.layout, machine=machine,
@@ -80,7 +81,8 @@ def plans(study: Study, machine: Machine) -> tuple[Plan, ...]:
                     binary=setup.binary or study.binary, title=setup.title or _title(setup),
                     launcher=study.launcher if study.launcher != LOCAL else "", image=setup.image or study.image,
                     launcher_options=study.launcher_options)
-        launcher_of(plan)
+        if launcher_of(plan).here:
+            plan = replace(plan, engine_version=installed_version(plan, engine))
         for other in made:
             if other.title == plan.title:
                 raise BadInput(f"two setups are titled {plan.title!r}", remedy="give each [[setup]] a title of its own")
