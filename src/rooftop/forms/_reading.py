@@ -282,11 +282,11 @@ def gpu_count(value: str) -> int | None:
 
 
 def assignments(words: Sequence[Word]) -> list[Variable]:
-    """The variables set before a program: `A=1 B=2 vllm serve ...`, also behind `env` or `export`."""
+    """The variables set before a program: `A=1 B=2 vllm serve ...`, also behind `nohup env` or `export`."""
     found: list[Variable] = []
     for word in words:
         if (pair := assignment(word)) is None:
-            if found or name_of(word) not in ("env", "export", "exec", "sudo", "nohup", "local", "declare", "-x"):
+            if name_of(word) not in ("env", "export", "exec", "sudo", "nohup", "local", "declare", "-x"):
                 break
             continue
         name, value = pair

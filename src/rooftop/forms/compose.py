@@ -121,7 +121,7 @@ def _gpus(service: Node) -> int | None:
         if (count := scalar(get(one, "count"))).isdigit():
             return int(count)
         if ids := items(get(one, "device_ids")):
-            return len(ids)
+            return sum(len(scalar(one).split(",")) for one in ids)
     return None
 
 
