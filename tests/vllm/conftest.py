@@ -84,9 +84,10 @@ def study(file: str, where: Path) -> Study:
 
 
 def sweep(log: str) -> None:
-    """Remove what a server leaves behind however they end: shared memory, 8 MB or more, named in its log."""
+    """Remove the sockets that a server leaves behind, named in its log; its shared memory must be gone already."""
     for name in set(re.findall(r"vllm_dist_[0-9a-f]{32}", log)):
-        for left in (*Path("/dev/shm").glob(f"{name}*"), *Path(tempfile.gettempdir()).glob(f"{name}*")):
+        assert not [*Path("/dev/shm").glob(f"{name}*")]
+        for left in Path(tempfile.gettempdir()).glob(f"{name}*"):
             left.unlink(missing_ok=True)
 
 
@@ -101,8 +102,9 @@ def run(vllm_home: Path, store: Store) -> Iterator[Run]:
         run_study(replace(whole, setup=one), store=store, tell=silent)
         launch = next(launch for launch in store.launches(study=whole.name) if launch.plan.title == title)
         trials = tuple(trial for trial in store.trials(study=whole.name) if trial.launch_id == launch.id)
-        return Outcome(launch, trials, store.log(launch.id))
+        return Outcome(launch, trials, store.log(launch.id) if launch.servers else "")
 
     yield once
     for launch in store.launches():
-        sweep(store.log(launch.id))
+        if launch.servers:
+            sweep(store.log(launch.id))

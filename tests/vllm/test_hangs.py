@@ -15,7 +15,7 @@ from rooftop.hardware.local import this_machine
 from rooftop.launchers.local import LAUNCHER
 from rooftop.workflows.launch import started
 from rooftop.workflows.steps import engine_of, plans
-from tests.vllm.conftest import study
+from tests.vllm.conftest import study, sweep
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 SILENCE_S = 20.0
@@ -45,6 +45,7 @@ def test_a_rank_that_stands_still_is_a_hang(vllm_home: Path, tmp_path: Path, mon
     with started(plan, engine=engine_of(asked), launcher=LAUNCHER, logs=tmp_path) as running:
         fault = running.launch.fault
     stopper.join()
+    sweep("".join(running.log_texts()))
     assert fault is not None
     assert fault.reason.startswith("it hangs while ")
     assert "silent for 2" in fault.reason

@@ -12,7 +12,7 @@ from rooftop.hardware.local import this_machine
 from rooftop.launchers.local import LAUNCHER
 from rooftop.workflows.launch import Running, started
 from rooftop.workflows.steps import engine_of, plans
-from tests.vllm.conftest import study
+from tests.vllm.conftest import study, sweep
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 SHM = Path("/dev/shm")
@@ -40,3 +40,4 @@ def test_ranks_leave_no_shared_memory(vllm_home: Path, tmp_path: Path) -> None:
         while running.alive() and time.monotonic() < end:
             time.sleep(0.1)
     assert not [name for name in made if (SHM / name).exists()]
+    sweep("".join(running.log_texts()))
