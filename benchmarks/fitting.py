@@ -105,7 +105,7 @@ def report(rows: list[Row], ledger: Ledger) -> None:
         found = fit(seen, ledger)
         kept = [row for row in rows if row.source == source]
         print(f"without {source}: " + " ".join(f"{name} {value:.3g}" for name, value in found.items()))
-        held += score(kept, with_values(ledger, found))
+        held += score(kept, with_values(ledger, found), refused=Counter())
     print("\nheld out (leave one source out):")
     table(held, ledger)
     print()
