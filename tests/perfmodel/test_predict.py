@@ -12,7 +12,7 @@ from rooftop.domain.layout import Layout
 from rooftop.domain.model import Model
 from rooftop.domain.plan import Plan
 from rooftop.domain.stepcost import Step
-from rooftop.perfmodel.predict import decode_rate, spread, users
+from rooftop.perfmodel.predict import decode_rate, spread, spread_kind, users
 from rooftop.perfmodel.queueing import Load, capacity, interval_s, prefill_s, serve
 from rooftop.perfmodel.roofline import Roofline, roofline
 from tests.perfmodel import bench
@@ -131,3 +131,17 @@ def test_above_a_few_users_the_prediction_says_that_it_is_a_bound() -> None:
     assert not any("queueing" in note for one in few for note in one.notes)
     assert all(any("queueing" in note for note in one.notes) for one in many)
     assert [one.metric for one in few] == ["output rate", "TPOT", "TTFT"]
+
+
+@pytest.mark.parametrize(("on", "kind"), [("1x H100 SXM", "few"), ("1x RTX 3090", "few"), ("1x GB10", "far"),
+                                          ("1x MI300X", "far"), ("1x T4", "far")])
+def test_errors_are_wider_where_another_gpus_kernels_stand_in(on: str, kind: str) -> None:
+    gpu = machine(on).gpus[0]
+    assert spread_kind(8, gpu, decodes=True) == kind
+    assert (spread_kind(9, gpu, decodes=True), spread_kind(9, gpu, decodes=False)) == ("many", "loaded")
+    table = ledger.known()
+    few, far = spread(table, "few", "rate"), spread(table, "far", "rate")
+    assert few is not None
+    assert far is not None
+    assert far[0] < few[0] < few[1] < far[1]
+    assert spread(table, "far", "ttft") == spread(table, "few", "ttft")

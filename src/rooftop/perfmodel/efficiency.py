@@ -7,8 +7,8 @@ from rooftop.domain.stepcost import Kernel, Ledger
 GENERATIONS = {"8.0": "ampere", "8.6": "ada", "8.9": "ada", "9.0": "hopper", "10.0": "blackwell", "10.3": "blackwell",
                "12.0": "sm120", "12.1": "sm120"}
 """Compute capability -> whose kernel times hold for it (8.6 has none of its own; like 8.9 it has GDDR6)."""
-TIMED = ("8.0", "8.9", "9.0", "10.0", "10.3", "12.0")
-"""Compute capabilities of which a GPU was timed; 8.6 and 12.1 (GB10) have other memory than what stands in for them."""
+TIMED = ("8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0")
+"""Compute capabilities of which a GPU with the same kind of memory was timed; 12.1 (GB10) has another than 12.0."""
 STAND_IN = "hopper"
 """Whose efficiencies stand for GPUs without any (AMD, Volta, Turing)."""
 NEAREST = {"nvfp4": ("mxfp4", "int4", "fp8 block", "bf16"), "mxfp4": ("int4", "nvfp4", "fp8 block", "bf16"),
