@@ -12,9 +12,10 @@ import httptools
 
 from rooftop.load.client import ANCILLARY, Connection
 from rooftop.load.endpoint import Endpoint
-from rooftop.load.pace import Pace, Waiting
+from rooftop.load.pace import Pace, Waiting, gather_s
 from rooftop.load.pool import Pool
 from rooftop.load.spool import BATCH_BYTES, ENDS, MISSING, NOTHING, READ_MOST, Writer
+from rooftop.load.stream import ends_line
 
 if TYPE_CHECKING:
     import ssl
@@ -44,6 +45,8 @@ class Drive:
         self.sent_prompts = self.spare = 0
         self.fault: tuple[str, str] | None = None
         self.stopping = False
+        self.stamped = True
+        self.gather_s = 0.0
         self.turn_most = -1
         self.origin_ns = _clock()
         self.pace: Pace | None = None
@@ -200,6 +203,7 @@ class Drive:
         self.pace = pace
         self.turn_most, self.spare = (-1, 0) if pace.closed or pace.warmup else (OPEN_TURN, 0 if pace.users else SPARE)
         self.done = self.failed = self.active_most = self.chunks = 0
+        self.stamped, self.gather_s = True, 0.0
         self.writer.mark_clocks()
         self.origin_ns = _clock()
         self.writer.ends.extend((NOTHING, self.origin_ns, int(pace.warmup)))
@@ -241,7 +245,9 @@ class Drive:
         return 0.0
 
     def _turn(self, nap_s: float) -> None:
-        """Wait once and take in what came.  This is the hot path: about one turn for each token under paced load."""
+        """Wait once and take in what came.  This is the hot path: a turn for each token, or for those of half a ms."""
+        if self.gather_s:
+            time.sleep(self.gather_s)
         events = self.pool.epoll.poll(nap_s, self.turn_most)
         if not events:
             return
@@ -277,11 +283,15 @@ class Drive:
         writer = self.writer
         writer.who.append(connection.request.number)
         writer.sizes.append(count)
-        writer.stamps += stamp or MISSING.pack(-1, _clock())
+        if stamp:
+            writer.stamps += stamp
+        else:
+            writer.stamps += MISSING.pack(-1, _clock())
+            self.stamped = False
         writer.used = end = used + count
         data = writer.view[used:end]
         connection.received += count
-        if count > 16 or _ends_line(data):
+        if count > 16 or ends_line(data):
             connection.heard_ns = now
         try:
             connection.parser.feed_data(data)
@@ -371,6 +381,8 @@ class Drive:
         self._flush()
         if self.pace is not None:
             self.pace.tick(now, self.chunks, self.active >= self.pace.users)
+            if self.pace.closed and self.stamped:
+                self.gather_s = gather_s(now - self.origin_ns, self.active_most, self.done, self.chunks)
         self.tell(self)
 
     def _flush(self) -> None:
@@ -388,9 +400,3 @@ class Drive:
         for connection in list(self.pool.connections.values()):
             if connection.state == "busy":
                 self._broken(connection, "stopped" if self.stopping else "lost", "cut when the level was ended")
-
-
-def _ends_line(data: memoryview) -> bool:
-    """A short read counts as a sign of life only where it ends a line of the stream, so that a trickle does not."""
-    short = data.tobytes()
-    return b"\n\n" in short or b"\r\n\r\n" in short

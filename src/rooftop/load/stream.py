@@ -66,6 +66,12 @@ class Sink:
             self.headers.clear()
 
 
+def ends_line(data: memoryview) -> bool:
+    """A short read counts as a sign of life only where it ends a line of the stream, so that a trickle does not."""
+    short = data.tobytes()
+    return b"\n\n" in short or b"\r\n\r\n" in short
+
+
 def unframe(raw: bytes, sizes: Sequence[int], *, closed: bool = True) -> Response:
     """The response in `raw`, which came in reads of `sizes` bytes; `closed`: the server then ended the connection.
 
