@@ -70,7 +70,7 @@ def newest(data: Path, system: str, operation: str, engine: str) -> Path | None:
 
 
 def grids(data: Path, gpu: str, engine: str, shapes: Iterable[Shape]) -> tuple[Grid, ...]:
-    """The kernel times of those of the shapes that were timed on the GPU (the catalog's name) with the engine's kernels.
+    """The kernel times of those of the shapes that were timed on a GPU (the catalog's name) with an engine's kernels.
 
     Where several kernels were timed for a point, the fastest counts: engines choose so.
     """
