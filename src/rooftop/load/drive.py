@@ -45,8 +45,7 @@ class Drive:
         self.sent_prompts = self.spare = 0
         self.fault: tuple[str, str] | None = None
         self.stopping = False
-        self.stamped = True
-        self.gather_s = 0.0
+        self.stamped, self.gather_s = True, 0.0
         self.turn_most = -1
         self.origin_ns = _clock()
         self.pace: Pace | None = None
@@ -283,11 +282,8 @@ class Drive:
         writer = self.writer
         writer.who.append(connection.request.number)
         writer.sizes.append(count)
-        if stamp:
-            writer.stamps += stamp
-        else:
-            writer.stamps += MISSING.pack(-1, _clock())
-            self.stamped = False
+        writer.stamps += stamp or MISSING.pack(-1, _clock())
+        self.stamped = self.stamped and bool(stamp)
         writer.used = end = used + count
         data = writer.view[used:end]
         connection.received += count
