@@ -54,6 +54,8 @@ def _kv_dtype(text: str) -> str:
 _TRUE, _FALSE = constant(True), constant(False)
 _SHAPES = (
     shape(r"\bn_slots ?= ?(\d+)", Say("limits.max_running", "resolved", 1, whole), supersedes=True),
+    shape(r"\bkv_size = (\d+), offload = \d(?:, type_k = '(\w+)', type_v = '\2')?",
+          Say("kv.tokens", "resolved", 1, whole), Say("kv.dtype", "resolved", 2, _kv_dtype)),
     shape(r"\bn_ctx_slot ?= ?(\d+)", Say("limits.max_model_len", "resolved", 1, whole), supersedes=True),
     shape(r"\bn_ctx_(?:per_)?seq(?:\s+= | \()(\d+)", Say("limits.max_model_len", "resolved", 1, whole)),
     shape(r"exceeds the available context size \((\d+) tokens\)", Say("limits.max_model_len", "resolved", 1, whole)),

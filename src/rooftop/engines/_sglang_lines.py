@@ -114,6 +114,9 @@ SHAPES: tuple[Shape, ...] = (
           supersedes=True),
     shape(r"chunked.prefill.size is adjusted (?:from \d+ )?to (?P<chunk>\d+)",
           Say("limits.chunk_tokens", "resolved", "chunk", whole), supersedes=True),
+    shape(r"turn(?:ing|ed)? off (?:--)?chunked.prefill.size|"
+          r"(?<![Mm]ixed )[Cc]hunked prefill (?:is|was) (?:disabled|turned off)",
+          Say("limits.chunk_tokens", "resolved", 0, constant(-1)), supersedes=True),
     shape(r"KV pool holds (?P<fits>\d+) tokens, fewer than (?:--)?context-length (?P<length>\d+)",
           Say("limits.fitting_tokens", "resolved", "fits", whole),
           Say("limits.max_model_len", "resolved", "length", whole)),

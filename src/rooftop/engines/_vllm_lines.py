@@ -126,7 +126,7 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"max seq len \((?P<length>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache "
           r"\((?P<fits>\d+)\)",
           Say("limits.max_model_len", "resolved", "length", whole),
-          Say("limits.fitting_tokens", "resolved", "fits", whole)),
+          Say("limits.fitting_tokens", "resolved", "fits", whole), Say("kv.tokens", "resolved", "fits", whole)),
     shape(r"maximum (?:context length is|model length of) (?P<length>\d+)",
           Say("limits.max_model_len", "resolved", "length", whole)),
     shape(r"User-specified max_model_len \((?P<length>\d+)\) is greater",
@@ -144,8 +144,8 @@ SHAPES: tuple[Shape, ...] = (
           Say("limits.memory_share", "resolved", "share", number)),
     shape(r"Desired GPU memory utilization is \((?P<share>[\d.]+), ?[\d.]+ ?GiB\)",
           Say("limits.memory_share", "resolved", "share", number)),
-    shape(r"current --gpu-memory-utilization=(?P<share>[\d.]+).*"
-          r"increase --gpu-memory-utilization to (?P<more>\d[\d.]*\d)",
+    shape(r"current --gpu-memory-utilization=(?P<share>[\d.]+) is equivalent to"
+          r"(?:.*increase --gpu-memory-utilization to (?P<more>\d[\d.]*\d))?",
           Say("limits.memory_share", "resolved", "share", number),
           Say("limits.memory_share_advised", "resolved", "more", number)),
     shape(r"increas(?:e|ing) --gpu-memory-utilization from (?P<share>[\d.]+) to (?P<more>\d[\d.]*\d)",
