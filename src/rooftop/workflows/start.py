@@ -48,7 +48,7 @@ class Start:
     token_at: float | None = None
     ended_at: float | None = None
     token: str = ""
-    phase: str = ""
+    phase: str = phases.FIRST
     fault: Fault | None = None
     evidence: tuple[Evidence, ...] = ()
     lines: list[tuple[float, str]] = field(default_factory=list)
@@ -152,7 +152,7 @@ def bring_up(start: Start, engine: Engine, launcher: Launcher, abort: threading.
 def _await_ready(start: Start, process: Process, engine: Engine, abort: threading.Event, until: float) -> Fault | None:
     """Wait for the ready page; None once it answers 200."""
     probe_at = 0.0
-    start.phase = "start process"
+    start.phase = phases.FIRST
     while not abort.is_set():
         for line in start.tail():
             start.phase = engine.phase(line) or start.phase
@@ -161,7 +161,7 @@ def _await_ready(start: Start, process: Process, engine: Engine, abort: threadin
             return _death(start, engine, code, "before it was ready")
         now = time.monotonic()
         if now >= probe_at:
-            if _ready(start.url + engine.pages.ready) and process.listens(start.port) is not False:
+            if process.listens(start.port) is not False and _ready(start.url + engine.pages.ready):
                 start.ready_at = time.monotonic()
                 start.phase = "first token"
                 return None
