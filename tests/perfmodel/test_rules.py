@@ -81,9 +81,9 @@ DEGREES: list[tuple[str, str, Layout, dict[str, Any], str]] = [
     ("sglang", "Qwen3-8B", Layout(1), {"context_length": 50000}, "50000 exceeds the 40960 tokens"),
     ("vllm", "Qwen3-8B", Layout(1), {"max_model_len": 50000}, "50000 exceeds the 40960 tokens"),
     ("vllm", "DeepSeek-V3", Layout(8), {"enable_eplb": True}, "ep 1"),
-    ("vllm", "DeepSeek-V3", Layout(8, ep=8), {"num_redundant_experts": 8}, "without --enable-eplb"),
-    ("vllm", "DeepSeek-V3", Layout(8, ep=8), {"enable_elastic_ep": True}, "needs --enable-eplb and pp 1"),
-    ("vllm", "DeepSeek-V3", Layout(8), {"data_parallel_external_lb": True}, "external-lb with dp 1"),
+    ("vllm", "DeepSeek-V3", Layout(8, ep=8), {"num_redundant_experts": 8}, "does not know the option"),
+    ("vllm", "DeepSeek-V3", Layout(8, ep=8), {"enable_elastic_ep": True}, "needs enable-eplb and no pipeline"),
+    ("vllm", "DeepSeek-V3", Layout(8), {"data_parallel_external_lb": True}, "external-lb was asked with dp 1"),
 ]
 
 
