@@ -1,16 +1,8 @@
 """Why SGLang fails or does less than asked: its words, the error kind they mean, and what to do (0.4 to 0.5.23)."""
 
 import re
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A pattern of a line, the error kind that it means, and the remedy; `{name}` there is a group of the pattern."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    remedy: str
+from rooftop.engines._findings import Cause
 
 
 def _causes(*rows: tuple[str, str, str]) -> tuple[Cause, ...]:

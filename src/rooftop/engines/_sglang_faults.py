@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rooftop.domain.launch import Evidence, Fault
-from rooftop.domain.vocabulary import ERRORS, stops
-from rooftop.engines._lines import Line, by_signal
+from rooftop.domain.vocabulary import stops
+from rooftop.engines._findings import Cause, Found, by_exit, ended_badly, of_fact
+from rooftop.engines._lines import Line
 from rooftop.engines._options import advise
-from rooftop.engines._sglang_causes import CAUSES, HARMLESS, OOM_STAGES, TRACES, Cause
+from rooftop.engines._sglang_causes import CAUSES, HARMLESS, OOM_STAGES, TRACES
 from rooftop.engines._sglang_steps import read_batch
 
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
@@ -30,6 +31,8 @@ _COMPILING = re.compile(r"Entering DeepGEMM JIT|Running FlashInfer autotune|Deep
 _COMPILED = re.compile(r"autotune completed|[Gg]raph (?:\([^)]*\) )?end\b|max_total_num_tokens=\d")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Timeout|Resources)\b(?::.*)?$|"
                         r"^Exception: ")
+_ECHO = re.compile(r"hit an exception|sigquit|SIGQUIT|scheduler is dead|terminated with")
+_ERROR = re.compile(r"[Ee]rror\b")
 _WRAPPER = re.compile(r"CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|BrokenProcessPool|EOFError|"
                       r"ConnectionRefusedError|Rank \d+ scheduler died|Initialization failed")
 _ELAPSED = re.compile(r"(?:elapsed=|Time elapsed: )(?P<s>\d[\d.]*?)\.? ?s\b|took (?P<t>\d[\d.]*) s(?:econds)?\b")
@@ -55,14 +58,6 @@ def phase(body: str) -> str | None:
     return next((name for name, pattern in _PHASES if pattern.search(body)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    kind: str
-    reason: str
-    remedy: str
-    line: int
-
-
 @dataclass(slots=True)
 class _Trace:
     """A Python traceback: its frames and source lines, and the exception that ends it."""
@@ -78,7 +73,7 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
     """
     ready = max((line.number for line in lines if _serves(line)), default=0)
     found = _causes(lines, ready) + _tracebacks(lines)
-    bad = _ended_badly(lines, exit_code)
+    bad = ended_badly(lines, exit_code, _EXCEPTION, _ECHO)
     fatal = [item for item in found if (stops(item.kind) or (bad and _EXCEPTION.match(item.reason)))
              and (exit_code or item.line >= ready)]
     fatal = [item for item in fatal if item.kind != "unknown" or bad]
@@ -88,7 +83,7 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
     if fatal:
         return _fault(min(fatal, key=lambda item: (_LATE.get(item.kind, 0), item.line)), lines)
     if exit_code is not None:
-        return _fault(_by_exit(lines, exit_code, ready), lines) if exit_code else None
+        return _fault(by_exit(lines, exit_code, ready, _ERROR, HARMLESS), lines) if exit_code else None
     order = {kind: place for place, kind in enumerate(_MILD)}
     mild = [item for item in (*found, *_from_facts(facts, lines), *_slow(lines), hang) if item and item.kind in order]
     if any(_ON_CPU.search(line.body) for line in lines):
@@ -101,7 +96,7 @@ def _serves(line: Line) -> bool:
             or (" batch" in line.body and read_batch(line) is not None))
 
 
-def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
+def _fault(found: Found, lines: Sequence[Line]) -> Fault:
     """The finding with the last phase that was begun before its line (at the log's end where it has none)."""
     last = ""
     for line in lines:
@@ -112,15 +107,12 @@ def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
     return Fault(found.kind, found.reason.strip()[:300], found.remedy, last, found.line)
 
 
-def _plain(cause: Cause) -> str:
-    return re.sub(r"\(\?P<\w+>", "(?:", cause.pattern.pattern)
+
+_ANY = re.compile("|".join(cause.plain for cause in CAUSES))
 
 
-_ANY = re.compile("|".join(_plain(cause) for cause in CAUSES))
-
-
-def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
-    found: list[_Found] = []
+def _causes(lines: Sequence[Line], ready: int) -> list[Found]:
+    found: list[Found] = []
     seen: set[tuple[Cause, bool]] = set()
     for line in lines:
         if not line.body or _DULL.match(line.body) or HARMLESS.search(line.body) or not _ANY.search(line.body):
@@ -134,7 +126,7 @@ def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
     return found
 
 
-def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]) -> _Found:
+def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]) -> Found:
     """The cause with what hangs on where it stands: the stage of an OOM, the moment of a crash."""
     kind, remedy = cause.kind, _fill(cause.remedy, match)
     if kind == "oom":
@@ -149,7 +141,7 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
     elif kind == "worker_died" and "-9" in (match.groupdict().get("code"), match.groupdict().get("signal"),
                                             match.groupdict().get("rank")):
         remedy = "killed by signal 9: most often the host ran out of memory"
-    return _Found(kind, line.body, remedy, line.number)
+    return Found(kind, line.body, remedy, line.number)
 
 
 def _fill(remedy: str, match: re.Match[str]) -> str:
@@ -177,9 +169,9 @@ def _oom_stage(line: Line, lines: Sequence[Line]) -> tuple[str, str]:
     return kind, next((remedy for _, known, remedy in OOM_STAGES if known == kind), "")
 
 
-def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
+def _tracebacks(lines: Sequence[Line]) -> list[Found]:
     """What tracebacks mean beyond their words; one that says nothing known is `unknown`, wrappers are none."""
-    found: list[_Found] = []
+    found: list[Found] = []
     trace: _Trace | None = None
     for line in lines:
         body = line.body.rstrip()
@@ -196,37 +188,20 @@ def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
     return found
 
 
-def _read_trace(trace: _Trace, exception: str, line: Line) -> list[_Found]:
+def _read_trace(trace: _Trace, exception: str, line: Line) -> list[Found]:
     frames = "\n".join(trace.frames)
     sources = [frame.strip() for frame in trace.frames
                if re.search(r"\w", frame) and 'File "' not in frame and not re.fullmatch(r"[\s^~]*", frame)]
     told = exception if ":" in exception or not sources else f"{exception} at `{sources[-1]}`"
     for pattern, frame, kind, remedy in TRACES:
         if pattern.search(exception) and frame.search(frames) and not _ANY.search(exception):
-            return [_Found(kind, told, remedy, line.number)]
-    return [] if _ANY.search(exception) else [_Found("unknown", told, "", line.number)]
+            return [Found(kind, told, remedy, line.number)]
+    return [] if _ANY.search(exception) else [Found("unknown", told, "", line.number)]
 
 
-def _ended_badly(lines: Sequence[Line], exit_code: int | None) -> bool:
-    """Whether an exception ended something: an exit code, the engine's own echo, or the end of the text."""
-    if exit_code is not None:
-        return exit_code != 0
-    tail = [line.body for line in lines if line.body.strip()][-4:]
-    echo = re.compile(r"hit an exception|sigquit|SIGQUIT|scheduler is dead|terminated with")
-    return any(_EXCEPTION.match(body) for body in tail) or any(echo.search(line.body) for line in lines)
 
 
-def _by_exit(lines: Sequence[Line], exit_code: int, ready: int) -> _Found:
-    """What an exit code tells where the log tells nothing; negative codes are signals."""
-    last = next((line for line in reversed(lines) if line.body.strip()), Line(0, "", ""))
-    if exit_code < 0:
-        return _Found(*by_signal(-exit_code, ready=bool(ready)), last.number)
-    errors = [line for line in lines if re.search(r"[Ee]rror\b", line.body) and not HARMLESS.search(line.body)]
-    line = errors[-1] if errors else last
-    return _Found("unknown", line.body or f"exit code {exit_code}", "read the end of the log", line.number)
-
-
-def _silent(lines: Sequence[Line], ready: int) -> _Found | None:
+def _silent(lines: Sequence[Line], ready: int) -> Found | None:
     """A start whose last words are those of compiling, or of GPUs that begin to talk."""
     told = [line for line in lines if line.body.strip() and not _DULL.match(line.body)]
     if ready or not told:
@@ -234,19 +209,19 @@ def _silent(lines: Sequence[Line], ready: int) -> _Found | None:
     compiling = [line for line in told if _COMPILING.search(line.body) and "100%|" not in line.body]
     last = compiling[-1] if compiling else told[-1]
     if compiling and not any(_COMPILED.search(line.body) for line in told if line.number > last.number):
-        return _Found("compile_in_progress_not_hang", last.body,
+        return Found("compile_in_progress_not_hang", last.body,
                       "not a hang: wait (10 to 20 minutes are usual), and keep the kernel caches for the next start "
                       "(python -m sglang.compile_deep_gemm makes them before)", last.number)
     last = told[-1]
     talk = [match for line in told[-3:] if (match := _TALK.search(line.body))]
     ranks = {line.process for line in told if line.process}
     if talk and len(talk) == len(told[-3:]) and all(match["edge"] != "ends" for match in talk) and len(ranks) > 1:
-        return _Found("p2p_hang", last.body, "test peer-to-peer between the GPUs, IOMMU and ACS; try "
+        return Found("p2p_hang", last.body, "test peer-to-peer between the GPUs, IOMMU and ACS; try "
                       "NCCL_P2P_DISABLE=1 and --disable-custom-all-reduce", last.number)
     return None
 
 
-def _slow(lines: Sequence[Line]) -> list[_Found]:
+def _slow(lines: Sequence[Line]) -> list[Found]:
     found = []
     for line in lines:
         bar, match = _BAR_TIME.search(line.body) if "100%|" in line.body else None, None
@@ -260,11 +235,11 @@ def _slow(lines: Sequence[Line]) -> list[_Found]:
     if not found:
         return []
     _, line = max(found, key=lambda item: item[0])
-    return [_Found("slow_start", line.body, "keep kernel and compile caches on disk, load from a fast disk, or capture "
+    return [Found("slow_start", line.body, "keep kernel and compile caches on disk, load from a fast disk, or capture "
                    "fewer graphs", line.number)]
 
 
-def _from_facts(facts: Mapping[str, Evidence], lines: Sequence[Line]) -> list[_Found]:
+def _from_facts(facts: Mapping[str, Evidence], lines: Sequence[Line]) -> list[Found]:
     """What follows from figures: a full KV pool, graphs below the batch, prompts that crowd out tokens."""
     def figure(fact: str) -> float | None:
         said = facts.get(fact)
@@ -273,51 +248,48 @@ def _from_facts(facts: Mapping[str, Evidence], lines: Sequence[Line]) -> list[_F
     found = []
     running, queued, usage = figure("live.running"), figure("live.queued"), figure("live.kv_usage")
     if usage is not None and usage >= 0.9 and (running or queued):
-        found.append(_of("kv_capacity_bound", facts["live.kv_usage"],
+        found.append(of_fact("kv_capacity_bound", facts["live.kv_usage"],
                          "cap concurrency or lengths, --kv-cache-dtype fp8_e4m3, or more KV memory"))
     prompt, generated = figure("live.prompt_tok_s"), figure("live.gen_tok_s")
     if queued and prompt and generated is not None and prompt >= 20 * generated:
-        found.append(_of("prefill_starves_decode", facts["live.prompt_tok_s"],
+        found.append(of_fact("prefill_starves_decode", facts["live.prompt_tok_s"],
                          "a smaller --chunked-prefill-size or --prefill-decode-interval for latency, or separate "
                          "prefill"))
     found.extend(_graphs_in_use(facts, lines, figure("graphs.decode.max_batch"),
                                 max(figure("limits.max_running") or 0, running or 0)))
     transport = facts.get("nccl.transport")
     if transport and transport.value == "shm":
-        found.append(_of("p2p_unavailable", transport,
+        found.append(of_fact("p2p_unavailable", transport,
                          "GPU traffic goes through host memory: check ACS and IOMMU, test with NCCL_P2P_DISABLE=1"))
     for line in lines:
         if "server_args" in line.body and (offloaded := _OFFLOADED.search(line.body)):
-            found.append(_Found("partial_offload", offloaded[0], f"{offloaded['gib']} GiB of weights sit on the CPU: "
+            found.append(Found("partial_offload", offloaded[0], f"{offloaded['gib']} GiB of weights sit on the CPU: "
             f"no GPU "
                                 "setting explains the speed until they fit", line.number))
     hits = figure("prefix_cache.hit_rate")
     if hits is not None and hits >= 0.9:
-        found.append(_of("warm_prefix_cache", facts["prefix_cache.hit_rate"],
+        found.append(of_fact("warm_prefix_cache", facts["prefix_cache.hit_rate"],
                          "flush it (POST /flush_cache) or use prompts that were not seen before"))
     return found
 
 
 def _graphs_in_use(facts: Mapping[str, Evidence], lines: Sequence[Line], ceiling: float | None,
-                   limit: float) -> list[_Found]:
+                   limit: float) -> list[Found]:
     share = facts.get("graphs.decode.used_share")
     batches = [batch for line in lines if " batch" in line.body and (batch := read_batch(line)) and batch.decode]
     graphed = [batch.running for batch in batches if batch.graph is True and batch.running is not None]
     eager = [batch for batch in batches if batch.graph is False and batch.running is not None]
     found = []
     if graphed and eager and min(batch.running or 0 for batch in eager) > max(graphed):
-        found.append(_Found("graph_ceiling_below_batch", eager[-1].line.body,
+        found.append(Found("graph_ceiling_below_batch", eager[-1].line.body,
                             f"batches of up to {max(graphed)} replay a graph and larger ones do not: set "
                             "--cuda-graph-max-bs-decode (before 0.5.14 --cuda-graph-max-bs) to "
                             f"{max(batch.running or 0 for batch in eager)} or more", eager[-1].line.number))
     if ceiling and limit > ceiling and not (share and share.value == 1.0):
-        found.append(_of("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
+        found.append(of_fact("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
                          "set --cuda-graph-max-bs-decode (before 0.5.14 --cuda-graph-max-bs) to the concurrency that "
                          f"you plan for, or lower --max-running-requests from {limit:.0f} to {ceiling:.0f}"))
     if share and share.value == 0.0 and any(batch.on_gpu for batch in batches):
-        found.append(_of("graphs_not_used", share, "raise the captured sizes or drop the flag that disables graphs"))
+        found.append(of_fact("graphs_not_used", share,
+                             "raise the captured sizes or drop the flag that disables graphs"))
     return found
-
-
-def _of(kind: str, said: Evidence, remedy: str) -> _Found:
-    return _Found(kind, f"{ERRORS[kind][1]}: {said.text}", remedy, said.line)

@@ -1,16 +1,8 @@
 """Why vLLM fails or does less than asked: its words, the error kind they mean, and what to do (0.8 to 0.33)."""
 
 import re
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A pattern of a line, the error kind it means, and the remedy; `{name}` there is a group of the pattern."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    remedy: str
+from rooftop.engines._findings import Cause
 
 
 def _cause(kind: str, pattern: str, remedy: str) -> Cause:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rooftop.domain.launch import Evidence, Fault
-from rooftop.domain.vocabulary import ERRORS, stops
-from rooftop.engines._lines import Line, by_signal
+from rooftop.domain.vocabulary import stops
+from rooftop.engines._findings import Cause, Found, by_exit, ended_badly, of_fact
+from rooftop.engines._lines import Line
 from rooftop.engines._options import advise
-from rooftop.engines._vllm_causes import CAUSES, OOM_STAGES, TRACES, Cause
+from rooftop.engines._vllm_causes import CAUSES, OOM_STAGES, TRACES
 
 _PHASES = tuple((name, re.compile(pattern)) for name, pattern in (
     ("arguments", r"non-default args:|args: Namespace\("),
@@ -34,6 +35,9 @@ _SLOW = re.compile(
     r"Graph capturing finished in (?P<e>[\d.]+) s|Compiling a graph for .* takes (?P<f>[\d.]+) s|"
     r"profiling(?:/warmup run took| takes) (?P<g>[\d.]+) s")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b(?::.*)?$")
+_ECHO = re.compile(r"EngineCore (?:failed|encountered)|WorkerProc (?:failed|hit)|Engine core initialization failed|"
+                   r"died unexpectedly|EngineDeadError")
+_ERROR = re.compile(r"\bERROR\b|[Ee]rror:")
 _WRAPPER = re.compile(
     r"Engine core initialization failed|WorkerProc initialization failed|EngineDeadError|See stack trace|"
     r"See root cause|CancelledError|GeneratorExit|KeyboardInterrupt|SystemExit|Engine (?:process|loop)|"
@@ -82,14 +86,6 @@ def traces(lines: Iterable[Line]) -> list[Trace]:
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    kind: str
-    reason: str
-    remedy: str
-    line: int
-
-
 def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: int | None) -> Fault | None:
     """The gravest cause that the log shows: what stopped it, else what holds it back; None for nothing wrong.
 
@@ -101,22 +97,22 @@ def diagnose(lines: Sequence[Line], facts: Mapping[str, Evidence], exit_code: in
     hang = _stall(lines)
     if hang and stops(hang.kind):
         fatal.append(hang)
-    fatal = [item for item in fatal if item.kind != "unknown" or _ended_badly(lines, exit_code)]
+    fatal = [item for item in fatal if item.kind != "unknown" or ended_badly(lines, exit_code, _EXCEPTION, _ECHO)]
     if fatal:
         return _fault(min(fatal, key=lambda item: (_lateness(item), item.line)), lines)
     if exit_code is not None:
-        return _fault(_by_exit(lines, exit_code, ready), lines) if exit_code else None
+        return _fault(by_exit(lines, exit_code, ready, _ERROR), lines) if exit_code else None
     order = {kind: place for place, kind in enumerate(_MILD)}
     mild = [item for item in (*found, *_from_facts(facts), *_slow(lines), hang) if item and item.kind in order]
     return _fault(min(mild, key=lambda item: (order[item.kind], item.line)), lines) if mild else None
 
 
-def _lateness(found: _Found) -> int:
+def _lateness(found: Found) -> int:
     """Causes before echoes: a process that is seen to die may be either, so its place in the log decides."""
     return _LATE["unknown"] if "died unexpectedly" in found.reason else _LATE.get(found.kind, 0)
 
 
-def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
+def _fault(found: Found, lines: Sequence[Line]) -> Fault:
     """The finding with the last phase that was begun before its line (at the log's end where it has none)."""
     last = ""
     for line in lines:
@@ -126,8 +122,8 @@ def _fault(found: _Found, lines: Sequence[Line]) -> Fault:
     return Fault(found.kind, found.reason.strip()[:300], found.remedy, last, found.line)
 
 
-def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
-    found: list[_Found] = []
+def _causes(lines: Sequence[Line], ready: int) -> list[Found]:
+    found: list[Found] = []
     seen: set[tuple[Cause, bool, bool]] = set()
     for line in lines:
         if line.body and not _DULL.match(line.body) and _ANY.search(line.body):
@@ -141,14 +137,11 @@ def _causes(lines: Sequence[Line], ready: int) -> list[_Found]:
     return [item for item in found if item.kind not in said or not item.reason.startswith("    ")]
 
 
-def _plain(cause: Cause) -> str:
-    return re.sub(r"\(\?P<\w+>", "(?:", cause.pattern.pattern)
+
+_ANY = re.compile("|".join(cause.plain for cause in CAUSES))
 
 
-_ANY = re.compile("|".join(_plain(cause) for cause in CAUSES))
-
-
-def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line], ready: int) -> _Found:
+def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line], ready: int) -> Found:
     """The cause with what hangs on where it stands: the stage of an OOM, the moment of a crash."""
     kind, remedy = cause.kind, _fill(cause.remedy, match)
     if kind == "oom":
@@ -165,7 +158,7 @@ def _place(cause: Cause, match: re.Match[str], line: Line, lines: Sequence[Line]
         remedy = advise("vllm", match.groupdict().get("flag") or "") or remedy
     elif kind == "worker_died" and match.groupdict().get("code") == "-9":
         remedy = "killed by signal 9: most often the host ran out of memory"
-    return _Found(kind, line.body, remedy, line.number)
+    return Found(kind, line.body, remedy, line.number)
 
 
 def _fill(remedy: str, match: re.Match[str]) -> str:
@@ -201,7 +194,7 @@ def _oom_stage(line: Line, lines: Sequence[Line], ready: int) -> tuple[str, str]
     return kind, next((remedy for _, known, remedy in OOM_STAGES if known == kind), "")
 
 
-def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
+def _tracebacks(lines: Sequence[Line]) -> list[Found]:
     """What tracebacks mean beyond their words; one that says nothing known is `unknown`, wrappers are none."""
     found = []
     for trace in traces(lines):
@@ -211,11 +204,11 @@ def _tracebacks(lines: Sequence[Line]) -> list[_Found]:
         for exception, frame, kind, remedy in TRACES:
             if exception.search(trace.exception) and frame.search(frames):
                 reason = _told(trace)
-                found.append(_Found(kind, reason, remedy, trace.line.number))
+                found.append(Found(kind, reason, remedy, trace.line.number))
                 break
         else:
             if not _ANY.search(trace.exception):
-                found.append(_Found("unknown", _told(trace), "", trace.line.number))
+                found.append(Found("unknown", _told(trace), "", trace.line.number))
     return found
 
 
@@ -225,27 +218,9 @@ def _told(trace: Trace) -> str:
     return trace.exception if ":" in trace.exception or not sources else f"{trace.exception} at `{sources[-1]}`"
 
 
-def _ended_badly(lines: Sequence[Line], exit_code: int | None) -> bool:
-    """Whether an exception ended something: an exit code, the engine's own echo, or the end of the text."""
-    if exit_code is not None:
-        return exit_code != 0
-    tail = [line.body for line in lines if line.body.strip()][-4:]
-    echo = re.compile(r"EngineCore (?:failed|encountered)|WorkerProc (?:failed|hit)|Engine core initialization failed|"
-                      r"died unexpectedly|EngineDeadError")
-    return any(_EXCEPTION.match(body) for body in tail) or any(echo.search(line.body) for line in lines)
 
 
-def _by_exit(lines: Sequence[Line], exit_code: int, ready: int) -> _Found:
-    """What an exit code tells where the log tells nothing; negative codes are signals."""
-    last = next((line for line in reversed(lines) if line.body.strip()), Line(0, "", ""))
-    if exit_code < 0:
-        return _Found(*by_signal(-exit_code, ready=bool(ready)), last.number)
-    errors = [line for line in lines if re.search(r"\bERROR\b|[Ee]rror:", line.text)]
-    line = errors[-1] if errors else last
-    return _Found("unknown", line.body or f"exit code {exit_code}", "read the end of the log", line.number)
-
-
-def _stall(lines: Sequence[Line]) -> _Found | None:
+def _stall(lines: Sequence[Line]) -> Found | None:
     """Notices of silence: before the start is over they belong to compilation, after it to a hang."""
     notices = [line for line in lines if _NOTICE.search(line.body)]
     if not notices:
@@ -258,19 +233,19 @@ def _stall(lines: Sequence[Line]) -> _Found | None:
             return None
         reached = [name for line in lines if line.number < last.number and (name := phase(line.body))]
         if reached and reached[-1] == "distributed":
-            return _Found("p2p_hang", last.body, "test peer-to-peer between the GPUs, IOMMU and ACS; try "
+            return Found("p2p_hang", last.body, "test peer-to-peer between the GPUs, IOMMU and ACS; try "
                           "NCCL_P2P_DISABLE=1 and --disable-custom-all-reduce", last.number)
-        return _Found("compile_in_progress_not_hang", last.body,
+        return Found("compile_in_progress_not_hang", last.body,
                       "not a hang: wait, and keep the compile cache for the next start", last.number)
     if "shared memory" not in last.body or any(number > last.number for number in served):
         return None
     if any(_SHUTDOWN.search(line.body) for line in lines if line.number < last.number):
         return None
-    return _Found("hang_after_ready", last.body,
+    return Found("hang_after_ready", last.body,
                   "take stack dumps of the workers; look for the rank that left the step", last.number)
 
 
-def _slow(lines: Sequence[Line]) -> list[_Found]:
+def _slow(lines: Sequence[Line]) -> list[Found]:
     found = []
     for line in lines:
         match = _SLOW.search(line.body)
@@ -280,11 +255,11 @@ def _slow(lines: Sequence[Line]) -> list[_Found]:
     if not found:
         return []
     seconds, line = max(found, key=lambda item: item[0])
-    return [_Found("slow_start", line.body, "keep the compile cache on disk, load from a fast disk, or capture fewer "
+    return [Found("slow_start", line.body, "keep the compile cache on disk, load from a fast disk, or capture fewer "
                    "graphs", line.number)]
 
 
-def _from_facts(facts: Mapping[str, Evidence]) -> list[_Found]:
+def _from_facts(facts: Mapping[str, Evidence]) -> list[Found]:
     """What follows from figures: a full KV pool, graphs below the batch, prompts that crowd out tokens."""
     def figure(fact: str) -> float | None:
         said = facts.get(fact)
@@ -293,29 +268,25 @@ def _from_facts(facts: Mapping[str, Evidence]) -> list[_Found]:
     found = []
     running, queued, usage = figure("live.running"), figure("live.queued"), figure("live.kv_usage")
     if usage is not None and usage >= 0.9 and (running or queued):
-        found.append(_of("kv_capacity_bound", facts["live.kv_usage"],
+        found.append(of_fact("kv_capacity_bound", facts["live.kv_usage"],
                          "lower concurrency or lengths, a smaller KV format, or more KV memory"))
     prompt, generated = figure("live.prompt_tok_s"), figure("live.gen_tok_s")
     if queued and prompt and generated is not None and prompt >= 20 * generated:
-        found.append(_of("prefill_starves_decode", facts["live.prompt_tok_s"],
+        found.append(of_fact("prefill_starves_decode", facts["live.prompt_tok_s"],
                          "a smaller --max-num-batched-tokens for latency, or separate prefill"))
     ceiling, limit = figure("graphs.decode.max_batch"), max(figure("limits.max_running") or 0, running or 0)
     if ceiling and limit > ceiling:
-        found.append(_of("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
+        found.append(of_fact("graph_ceiling_below_batch", facts["graphs.decode.max_batch"],
                          f"raise --max-cudagraph-capture-size to {limit:.0f}, or lower --max-num-seqs"))
     if figure("graphs.decode.used_share") == 0:
-        found.append(_of("graphs_not_used", facts["graphs.decode.used_share"],
+        found.append(of_fact("graphs_not_used", facts["graphs.decode.used_share"],
                          "raise the captured sizes or drop the flag that disables graphs"))
     transport = facts.get("nccl.transport")
     if transport and transport.value == "shm":
-        found.append(_of("p2p_unavailable", transport,
+        found.append(of_fact("p2p_unavailable", transport,
                          "GPU traffic goes through host memory: check ACS and IOMMU, test with NCCL_P2P_DISABLE=1"))
     hits = figure("prefix_cache.hit_rate")
     if hits is not None and hits >= 0.9:
-        found.append(_of("warm_prefix_cache", facts["prefix_cache.hit_rate"],
+        found.append(of_fact("warm_prefix_cache", facts["prefix_cache.hit_rate"],
                          "change the prompts or flush the cache before comparing"))
     return found
-
-
-def _of(kind: str, said: Evidence, remedy: str) -> _Found:
-    return _Found(kind, f"{ERRORS[kind][1]}: {said.text}", remedy, said.line)
