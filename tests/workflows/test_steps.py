@@ -20,6 +20,7 @@ from rooftop.store import Store
 from rooftop.workflows.steps import (
     check_files,
     failed_plans,
+    model_of,
     plans,
     read_study,
     remaining,
@@ -232,3 +233,19 @@ def test_the_studies_that_rooftop_brings_along() -> None:
     assert len(asked.setup) >= 3
     assert {setup.layout.dp for setup in asked.setup} == {1, 2}
     assert workloads(asked)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_an_engine_gets_a_hubs_model_itself(engine: str) -> None:
+    asked = Study("s", engine, "Qwen/Qwen3-8B", (Setup("a"),), Load())
+    assert model_of(asked).path == "Qwen/Qwen3-8B"
+    check_files(asked)
+
+
+@pytest.mark.parametrize(("engine", "model"), [("llamacpp", "Qwen/Qwen3-8B"), ("vllm", "src/Qwen3-8B"),
+                                               ("vllm", "a/b/c"), ("vllm", "qwen")])
+def test_what_is_no_name_of_a_hub(engine: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    with pytest.raises(BadInput, match="no model"):
+        model_of(Study("s", engine, model, (Setup("a"),), Load()))

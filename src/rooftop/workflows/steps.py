@@ -172,15 +172,18 @@ def launcher_of(plan: Plan) -> Launcher:
 
 
 def model_of(study: Study) -> Model:
-    """The study's model: of the catalog, at a path, or where a container runs it, by its name on a hub or inside.
+    """The study's model: of the catalog, at a path, by its name on a hub, or by its path inside a container.
 
-    Raises MissingPart and BadInput as `fetch.find` does.
+    vLLM and SGLang get a hub's models themselves; llama-server is given a file.  A name of two words is a hub's only
+    where its first is no folder here: it is more often a path that is mistyped.  Raises MissingPart and BadInput as
+    `fetch.find` does.
     """
     try:
         return find(study.model)
     except BadInput:
         inside = any(study.model.startswith(target) for target in _targets(study.launcher_options))
-        if study.launcher != LOCAL and (inside or _HUB.fullmatch(study.model)):
+        hub = _HUB.fullmatch(study.model) and not Path(study.model).parent.is_dir()
+        if (inside and study.launcher != LOCAL) or (hub and (study.launcher != LOCAL or study.engine != "llamacpp")):
             return Model(study.model if not inside else Path(study.model).stem, study.model)
         raise
 
