@@ -21,9 +21,8 @@ _SILENT = re.compile(
     r"nvidia|geforce|tesla|quadro|amd|instinct|radeon|intel|habana|rtx|rx|gpus?|cards?|[hd]gx|tensor|core|oam|vf|ac|x"
     r"|blackwell|hopper|ampere|lovelace|generation|edition|superchip|memory|hbm\de?|gddr\dx?|nvlink|nvl\d+")
 """Words of a GPU's name that do not tell it from another."""
-_QUALIFIERS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "ws": "workstation",
-               "wks": "workstation", "se": "server"} | {word: word for word in ("sxm", "pcie", "nvl", "maxq", "server",
-                                                                                "workstation")}
+_QUALIFIERS = {"ws": "workstation", "wks": "workstation", "se": "server"} | {word: word for word in (
+    "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "pcie", "nvl", "maxq", "server", "workstation")}
 _MAKERS = re.compile(r"nvidia|geforce|tesla|amd|instinct|generation|edition|[^a-z0-9]")
 
 
@@ -131,10 +130,17 @@ def meant(name: str) -> tuple[Sheet, ...]:
         own = frozenset().union(*(words for words, _, _ in names))
         kinds = frozenset().union(*(kinds for _, kinds, _ in names))
         held = {one.nominal_gb[0], *(size for _, _, named in names for size in named)}
-        if (said <= own and any(words and words <= said for words, _, _ in names) and qualifiers <= kinds
+        if (said <= own and any(words and words <= said for words, _, _ in names)
+                and all(_is_of(kind, kinds) for kind in qualifiers)
                 and all(any(abs(size / other - 1) < 0.07 for other in held) for size in sizes)):
             found.append(one)
     return tuple(sorted(found, key=lambda one: (-one.tdp_w[0], -one.memory_gb_per_s[0], -one.nominal_gb[0])))
+
+
+def _is_of(kind: str, kinds: frozenset[str]) -> bool:
+    """Whether a qualifier is among a sheet's: SXM means any SXM, and where a sheet says only SXM, SXM4 means it too."""
+    return kind in kinds or (kind.startswith("sxm") and "sxm" in kinds) or (
+        kind == "sxm" and any(one.startswith("sxm") for one in kinds))
 
 
 def _words(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[float]]:
