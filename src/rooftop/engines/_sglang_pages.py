@@ -107,7 +107,8 @@ def _line(key: str, value: Any) -> Line:
 
 
 def _read_models(tree: Mapping[str, Any], notes: Notes) -> None:
-    for model in tree.get("data") or ():
+    models = tree.get("data")
+    for model in models if isinstance(models, list) else ():
         length = model.get("max_model_len") if isinstance(model, dict) else None
         if isinstance(length, int):
             notes.add("limits.max_model_len", length, "resolved", _line("max_model_len", length))

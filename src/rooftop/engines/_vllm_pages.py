@@ -87,7 +87,8 @@ def read_info(path: str, text: str) -> tuple[Evidence, ...]:
         if isinstance(tree, dict) and page.endswith("/server_info"):
             _read_config(tree.get("vllm_config"), notes)
         elif isinstance(tree, dict):
-            lengths = [model.get("max_model_len") for model in tree.get("data") or () if isinstance(model, dict)]
+            models = tree.get("data") if isinstance(tree.get("data"), list) else ()
+            lengths = [model.get("max_model_len") for model in models or () if isinstance(model, dict)]
             for length in lengths:
                 if isinstance(length, int):
                     line = Line(0, f'"max_model_len": {length}', "")

@@ -4,7 +4,6 @@ import os
 import secrets
 import shlex
 import shutil
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from rooftop.domain.engine import Command, Seat
 from rooftop.domain.launcher import Launcher, Place
 from rooftop.errors import BadInput, MissingPart
 from rooftop.launchers._lifeline import KeptProcess, keep
+from rooftop.launchers._ports import free_port
 
 IMAGE = "ROOFTOP_IMAGE"
 OPTIONS = ("--gpus", "all", "--ipc", "host")
@@ -65,11 +65,8 @@ class Docker:
         return shlex.join(self._client(command, seat, "rooftop-example"))
 
     def free_port(self, host: str) -> int:
-        """A port of this machine that the kernel finds free now."""
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.bind((host, 0))
-            port: int = probe.getsockname()[1]
-            return port
+        """A port of this machine."""
+        return free_port(host)
 
     def start(self, command: Command, seat: Seat, log: Path) -> KeptProcess:
         """Start a container; its output goes to `log`.

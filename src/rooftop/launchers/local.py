@@ -5,7 +5,6 @@ import os
 import secrets
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from rooftop.domain.engine import Command, Seat
 from rooftop.domain.launcher import Launcher, Place
 from rooftop.errors import BadInput, LaunchFailed
 from rooftop.launchers import _tree
+from rooftop.launchers._ports import free_port
 
 GRACE_S = 8.0
 _PATIENCE_S = 20.0
@@ -124,12 +124,8 @@ class Local:
         return " ".join((*(f"{name}={shlex.quote(value)}" for name, value in command.environment), shlex.join(words)))
 
     def free_port(self, host: str) -> int:
-        """A port that the kernel finds free now."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.bind((host, 0))
-            port: int = probe.getsockname()[1]
-            return port
+        """A port of this machine."""
+        return free_port(host)
 
     def start(self, command: Command, seat: Seat, log: Path) -> LocalProcess:
         """Start a server on `seat.cores` (all cores where empty), its output appended to `log`."""

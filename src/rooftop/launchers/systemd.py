@@ -4,7 +4,6 @@ import os
 import re
 import secrets
 import shlex
-import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rooftop.domain.engine import Command, Seat
 from rooftop.domain.launcher import Launcher, Place
 from rooftop.errors import BadInput
 from rooftop.launchers._lifeline import KeptProcess, keep
+from rooftop.launchers._ports import free_port
 
 _GRACE_S = 8
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.A)
@@ -57,11 +57,8 @@ class Systemd:
         return shlex.join(self._client(command, seat, "rooftop-example.service"))
 
     def free_port(self, host: str) -> int:
-        """A port of this machine that the kernel finds free now."""
-        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.bind((host, 0))
-            port: int = probe.getsockname()[1]
-            return port
+        """A port of this machine."""
+        return free_port(host)
 
     def start(self, command: Command, seat: Seat, log: Path) -> KeptProcess:
         """Start a service and wait beside it; its output goes to `log`.  Raises LaunchFailed without systemd-run."""
