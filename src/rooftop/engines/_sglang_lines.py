@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rooftop.domain.launch import Fact
 from rooftop.engines._lines import Line, Notes, Say, Shape, constant, number, shape, size_bytes, whole, word
-from rooftop.engines._wrapping import unwrap
+from rooftop.engines._wrapping import parts, stamp_s
 
 _RANKS = r"(?:DP|PP|ATTN_CP|MOE_DP|TP|EP|CP|DCP)\d+"
 # The first sign of a line may be lost where it was copied; old and forked builds write ranks without a time.
@@ -17,17 +17,11 @@ _STAMP = re.compile(
 _WRAPPED = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)[^)]*\) ?)+")
 _SOURCE = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<file>\w+\.py):\d+: ")
 _SEAM = re.compile(r"\r|(?<=\S)(?=\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z][A-Z_]*\d+)*\] )")
-_ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
 
 
 def parse(lines: Sequence[str]) -> list[Line]:
-    """The lines without colours and prefixes; `process` holds the ranks (`DP0 TP1`), none for the parent process.
-
-    What one line of the file holds of several (states of a redrawn bar, messages written into each other) become
-    lines of the same number.
-    """
-    return [_parse(count, part if part in text else text, part) for count, text, inner in unwrap(lines)
-            for part in _SEAM.split(inner) if part or not text.strip()]
+    """The lines without colours and prefixes; `process` holds the ranks (`DP0 TP1`), none for the parent process."""
+    return [_parse(*one) for one in parts(lines, _SEAM)]
 
 
 def _parse(count: int, text: str, part: str) -> Line:
@@ -38,17 +32,11 @@ def _parse(count: int, text: str, part: str) -> Line:
         return Line(count, text, body)
     if stamp["bare"]:
         return Line(count, text, body[stamp.end():], stamp["bare"])
-    days = int(stamp["month"]) * 31 + int(stamp["day"]) if stamp["month"] else 0
-    at_s = ((days * 24 + int(stamp["h"])) * 60 + int(stamp["m"])) * 60.0 + int(stamp["s"])
+    at_s = stamp_s(stamp)
     body = body[stamp.end():]
     source = _SOURCE.match(body)
     return Line(count, text, body[source.end():] if source else body, stamp["ranks"].strip(),
                 source["file"] if source else "", at_s)
-
-
-def tells(line: Line) -> bool:
-    """Whether a line can say a fact: access logs and the frames of tracebacks, the bulk of a long log, cannot."""
-    return bool(line.body) and not (line.body.startswith(("  File ", "    ")) or _ACCESS.match(line.body))
 
 
 _KV_DTYPES = {

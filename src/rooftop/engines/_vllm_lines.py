@@ -17,7 +17,7 @@ from rooftop.engines._lines import (
     whole,
     word,
 )
-from rooftop.engines._wrapping import unwrap
+from rooftop.engines._wrapping import parts, stamp_s
 
 _PROCESS = re.compile(r"\((?P<process>[A-Za-z]\w*(?:[ -](?!pid=)[\w=.]+)*),? pid=\d+[^)]*\) ?")
 _STAMP = re.compile(
@@ -29,22 +29,9 @@ _SEAM = re.compile(
 _BARE_SOURCE = re.compile(r"^\[(?P<source>[\w./]+\.py):\d+\] ?")
 
 
-_ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
-
-
-def tells(line: Line) -> bool:
-    """Whether a line can say anything: access logs and the frames of tracebacks, the bulk of a long log, cannot."""
-    return not (line.body.startswith(("  File ", "    ")) or _ACCESS.match(line.body)) and bool(line.body)
-
-
 def parse(lines: Sequence[str]) -> list[Line]:
-    """The lines without colours and prefixes.
-
-    What one line of the file holds of several (states of a redrawn bar, messages written into each other) become
-    lines of the same number.
-    """
-    return [_parse(count, part if part in text else text, part) for count, text, inner in unwrap(lines)
-            for part in _SEAM.split(inner) if part or not text.strip()]
+    """The lines without colours and prefixes."""
+    return [_parse(*one) for one in parts(lines, _SEAM)]
 
 
 def _parse(count: int, text: str, part: str) -> Line:
@@ -57,8 +44,7 @@ def _parse(count: int, text: str, part: str) -> Line:
     stamp = _STAMP.search(body, 0, 240)
     if stamp:
         source = (stamp["source"] or stamp["old"] or "").rsplit("/", 1)[-1]
-        days = int(stamp["month"]) * 31 + int(stamp["day"])
-        at_s = ((days * 24 + int(stamp["h"])) * 60 + int(stamp["m"])) * 60.0 + int(stamp["s"])
+        at_s = stamp_s(stamp)
         body = body[stamp.end():]
     else:
         bare = _BARE_SOURCE.match(body)

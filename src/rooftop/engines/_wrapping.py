@@ -89,3 +89,28 @@ def _cut(line: str, message: str, width: int) -> bool:
 
 def _open(message: str) -> bool:
     return any(message.count(begin) > message.count(end) for begin, end in ("()", "{}", "[]"))
+
+
+def parts(lines: Sequence[str], seam: re.Pattern[str]) -> Iterator[tuple[int, str, str]]:
+    """(number, text, inner) of each message: one line may hold several, parted by `seam`.
+
+    States of a redrawn bar and messages written into each other become lines of the same number.
+    """
+    for count, text, inner in unwrap(lines):
+        for part in seam.split(inner):
+            if part or not text.strip():
+                yield count, part if part in text else text, part
+
+
+def stamp_s(stamp: re.Match[str]) -> float:
+    """Seconds of a stamp's groups month, day (where it has them), h, m, s; only differences mean anything."""
+    days = int(stamp["month"]) * 31 + int(stamp["day"]) if stamp["month"] else 0
+    return ((days * 24 + int(stamp["h"])) * 60 + int(stamp["m"])) * 60.0 + int(stamp["s"])
+
+
+_ACCESS = re.compile(r'^INFO: +\S+ - "[A-Z]+ /\S* HTTP')
+
+
+def tells(body: str) -> bool:
+    """Whether a message can say a fact: access logs and the frames of tracebacks, the bulk of a long log, cannot."""
+    return bool(body) and not (body.startswith(("  File ", "    ")) or _ACCESS.match(body))

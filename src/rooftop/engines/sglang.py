@@ -13,8 +13,9 @@ from rooftop.engines._nccl import Nccl
 from rooftop.engines._options import Options, for_version, number, version_of
 from rooftop.engines._sglang_graphs import Graphs
 from rooftop.engines._sglang_layout import Ranks
-from rooftop.engines._sglang_lines import SHAPES, Memory, parse, tells
+from rooftop.engines._sglang_lines import SHAPES, Memory, parse
 from rooftop.engines._sglang_steps import Steps
+from rooftop.engines._wrapping import tells
 
 
 class Reader:
@@ -42,10 +43,10 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     notes = Notes("log")
     ranks, graphs, steps, memory, nccl = Ranks(notes), Graphs(notes), Steps(notes), Memory(notes), Nccl(notes)
     for line in lines:
-        if line.process or tells(line):
+        if line.process or tells(line.body):
             ranks.read(line)
             nccl.read(line)
-        if not tells(line):
+        if not tells(line.body):
             continue
         settings = _sglang_args.dump(line.body)
         if settings is not None:

@@ -15,7 +15,8 @@ from rooftop.engines._options import Options, for_version, version_of
 from rooftop.engines._vllm_config import SHORT, command_line, facts, note_settings, split
 from rooftop.engines._vllm_graphs import Graphs
 from rooftop.engines._vllm_layout import Ranks
-from rooftop.engines._vllm_lines import SHAPES, Kernels, parse, tells
+from rooftop.engines._vllm_lines import SHAPES, Kernels, parse
+from rooftop.engines._wrapping import tells
 
 _CONFIG = re.compile(r"with config: ?(?=\w+=|\s*$)")
 # A configuration line whose beginning is cut off.
@@ -55,10 +56,10 @@ def _read(lines: Sequence[Line]) -> tuple[Evidence, ...]:
     notes = Notes("log")
     ranks, graphs, kernels, nccl = Ranks(), Graphs(notes), Kernels(notes), Nccl(notes)
     for place, line in enumerate(lines):
-        if line.process or tells(line):
+        if line.process or tells(line.body):
             ranks.read(line, notes)
             nccl.read(line)
-        if not tells(line) or _read_settings(line, lines[place + 1:place + 60], notes):
+        if not tells(line.body) or _read_settings(line, lines[place + 1:place + 60], notes):
             continue
         notes.read(line, SHAPES)
         graphs.read(line)
