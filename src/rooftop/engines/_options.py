@@ -34,6 +34,11 @@ class Options:
     known: tuple[Option, ...]
     engine: str
 
+    @property
+    def ahead(self) -> bool:
+        """The version is newer than the newest whose options are known: what is not known here may well be there."""
+        return number(self.version) > number(NEWEST[self.engine])
+
     def find(self, name: str) -> Option | None:
         """The option of that name, or the only one that begins so; None for none or several."""
         exact = next((option for option in self.known if option.name == name), None)

@@ -115,6 +115,8 @@ def _option(setting: Setting, options: Options) -> Iterator[Refusal]:
     if option is None and begun:
         yield Refusal(f"{version} refuses an ambiguous option", f"{name} could be {names(begun)}",
                       f"write one of them in full: {names(begun)}")
+    elif option is None and options.ahead:
+        return  # its own parser decides
     elif option is None:
         yield Refusal(f"{version} does not know the option {name}", "it stops at its command line",
                       options.instead(name) or "leave it out; --help=all lists what it knows")
