@@ -238,3 +238,22 @@ def test_a_page_is_asked_for_with_its_query() -> None:
     with listening(serve) as url:
         assert http.fetch(f"{url}/info?format=json&more=a%20b").text == "hi"
     assert asked == [b"GET /info?format=json&more=a%20b HTTP/1.1"]
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nxx", "another protocol"),
+    (b"HTTP/1.1 200 OK\r\nContent-Ty", "broke off"),
+    (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX", "broke off"),
+])
+def test_an_answer_that_is_none(answer: bytes, words: str) -> None:
+    def serve(client: socket.socket) -> None:
+        client.recv(65536)
+        client.sendall(answer)
+
+    with listening(serve) as url, http.Session(url) as server, pytest.raises(ServerRefused, match=words):
+        server.get("/x")
+
+
+def test_a_redirect_to_a_long_place_is_short_to_read() -> None:
+    answer = http.Answer(302, (("location", "http://x/" + "a" * 10_000),), b"")
+    assert len(http.refusal(http.Session("http://127.0.0.1:1"), "/", answer).what) < 300

@@ -205,3 +205,28 @@ def test_a_first_answer_of_1xx_is_passed_over() -> None:
     reply = reply_of(b"HTTP/1.1 100 Continue\r\n\r\n" + wire(), [25])
     assert reply.ok
     assert reply.output_tokens == 12
+
+
+@pytest.mark.parametrize(("raw", "error", "words"), [
+    (b"HTT", "cut", "within the headers"), (b"HTTP/1.1 200 OK\r\nContent-Ty", "cut", "within the headers"),
+    (b"HTTP/1.1 100 Continue\r\n\r\n", "cut", "within the headers"),
+    (b"HTTP/1.1 204 No Content\r\n\r\n", "http 204", "without a stream"),
+    (b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nxx", "malformed", "another protocol"),
+])
+def test_answers_without_a_stream(raw: bytes, error: str, words: str) -> None:
+    reply = read_reply(Taken(0, 0, 0, raw, [len(raw)], [5], 9, "eof"))
+    assert reply.error == error
+    assert words in reply.detail
+
+
+@pytest.mark.parametrize("raw", [
+    b"HTTP/1.1 302 X\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 X\r\nContent-Type: %b\r\nContent-Length: 2\r\n\r\nhi",
+    b"HTTP/1.1 200 X\r\nContent-Encoding: %b\r\nContent-Length: 2\r\n\r\nhi",
+    b"HTTP/1.1 429 X\r\nRetry-After: %b\r\nContent-Length: 2\r\n\r\nhi",
+    b'HTTP/1.1 200 X\r\n\r\ndata: {"choices":[{"text":"a","finish_reason":"%b"}]}\n\n',
+])
+def test_no_header_makes_a_reply_large(raw: bytes) -> None:
+    raw %= b"x" * 1_000_000
+    reply = read_reply(Taken(0, 0, 0, raw, [len(raw)], [5], 9, "eof"))
+    assert len(reply.detail) + len(reply.finish) < 1000

@@ -1,5 +1,6 @@
 """One connection to one server: sockets, proxy tunnel, TLS and kernel receive stamps."""
 
+import errno
 import os
 import socket
 import time
@@ -23,8 +24,8 @@ class Connection:
     others to `advance`, `flush` and `receive`.
     """
 
-    __slots__ = ("begun_ns", "connect_ns", "ended", "endpoint", "fd", "heard_ns", "kept", "number", "out", "parser",
-                 "quick", "received", "request", "room", "server", "sock", "state", "status", "tls", "tls_ns")
+    __slots__ = ("begun", "begun_ns", "connect_ns", "ended", "endpoint", "fd", "heard_ns", "kept", "number", "out",
+                 "parser", "quick", "received", "request", "room", "server", "sock", "state", "status", "tls", "tls_ns")
 
     def __init__(self, endpoint: Endpoint, server: int, number: int, context: "ssl.SSLContext | None") -> None:
         self.endpoint, self.server, self.number = endpoint, server, number
@@ -46,12 +47,21 @@ class Connection:
             stamp_receives(sock)
         self.fd = sock.fileno()
         self.begun_ns = self.heard_ns = time.monotonic_ns()
-        sock.connect_ex(endpoint.address)
+        self.begun = sock.connect_ex(endpoint.address)
+
+    def begin_again(self) -> bool:
+        """Ask once more where the server's queue was full (a Unix socket's connect does not wait); whether it was not.
+        """
+        if self.state == "connecting" and self.begun == errno.EAGAIN:
+            self.begun = self.sock.connect_ex(self.endpoint.address)
+        return self.begun != errno.EAGAIN
 
     def advance(self) -> bool:
         """Go on with connecting; True once requests can be sent.  Raises OSError (ssl.SSLError is one)."""
         if self.state == "connecting":
-            error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            error = self.begun or errno.EINPROGRESS
+            if error == errno.EINPROGRESS:
+                error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise OSError(error, os.strerror(error))
             try:
@@ -62,8 +72,7 @@ class Connection:
             self.state = "ready"
             if self.endpoint.tunnel:
                 self.state = "tunnel"
-                there = self.endpoint.tunnel
-                self.sock.send(f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n\r\n".encode("latin-1"))
+                self.sock.send(self.endpoint.tunnel)
                 return False
             if self.tls:
                 self.state = "handshake"
@@ -82,7 +91,7 @@ class Connection:
                 raise OSError("the proxy gave no answer to CONNECT")
             return False
         self.sock.recv(end + 4)
-        words = answer.split(b"\r\n", 1)[0].decode("latin-1")
+        words = answer.split(b"\r\n", 1)[0].decode("latin-1")[:200]
         if len(words.split()) < 2 or not words.split()[1].startswith("2"):
             raise OSError(f"the proxy refused: {words}")
         self.state = "handshake"

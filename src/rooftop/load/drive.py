@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import httptools
+from httptools import HttpResponseParser
 
 from rooftop.load.client import ANCILLARY, Connection
 from rooftop.load.endpoint import Endpoint
 from rooftop.load.pace import Pace, Waiting, gather_s
 from rooftop.load.pool import Pool
 from rooftop.load.spool import BATCH_BYTES, ENDS, MISSING, NOTHING, READ_MOST, Writer
-from rooftop.load.stream import ends_line
+from rooftop.load.stream import UNREADABLE, ends_line, unreadable
 
 if TYPE_CHECKING:
     import ssl
@@ -135,7 +135,7 @@ class Drive:
         connection.ended = False
         connection.received = 0
         connection.room = room
-        connection.parser = httptools.HttpResponseParser(connection)
+        connection.parser = HttpResponseParser(connection)
         connection.state = "busy"
         now = _clock()
         connection.heard_ns = now
@@ -159,7 +159,7 @@ class Drive:
     def _complete(self, connection: Connection) -> None:
         """The response has ended by its framing."""
         waiting = connection.request
-        keep = connection.kept
+        keep = connection.kept and connection.out is None
         status = connection.status
         connection.quick = False
         connection.parser = connection.request = None
@@ -247,6 +247,8 @@ class Drive:
         """Wait once and take in what came.  This is the hot path: a turn for each token, or for those of half a ms."""
         if self.gather_s:
             time.sleep(self.gather_s)
+        if self.pool.later:
+            nap_s = min(nap_s, self.pool.retry())
         events = self.pool.epoll.poll(nap_s, self.turn_most)
         if not events:
             return
@@ -291,9 +293,9 @@ class Drive:
             connection.heard_ns = now
         try:
             connection.parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except UNREADABLE as error:
             if not connection.ended:
-                self._broken(connection, "malformed", str(error))
+                self._broken(connection, "malformed", unreadable(error))
                 return
             connection.kept = False
         if connection.ended:

@@ -17,7 +17,7 @@ PATIENCE_S = 10.0
 class Endpoint:
     """Where connections of one server go and how its requests begin.
 
-    `address` is that of the proxy where there is one; `tunnel` is the authority to CONNECT to, "" where none is.
+    `address` is that of the proxy where there is one; `tunnel` is what to ask it first, b"" where it needs none.
     """
 
     url: str
@@ -26,7 +26,7 @@ class Endpoint:
     family: int
     address: Any
     head: bytes
-    tunnel: str = ""
+    tunnel: bytes = b""
     proxy: str = ""
     dns_s: float = 0.0
 
@@ -47,7 +47,7 @@ def _find_endpoint(place: Place, target: Target, headers: list[tuple[str, str]])
              "Accept: text/event-stream", "User-Agent: rooftop"]
     own = {name.lower() for name, _ in headers}
     lines = [line for line in lines if line.split(":")[0].lower() not in own]
-    lines += [f"{name}: {value}" for name, value in headers]
+    lines += [f"{name}: {value}" for name, value in (*headers, *place.proxy_headers)]
     where = place.proxy or place.url
     try:
         found, dns_s = reach(place, PATIENCE_S)

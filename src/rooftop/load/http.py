@@ -20,7 +20,7 @@ import httptools
 from rooftop.errors import Failure, ServerRefused, ServerUnreachable
 from rooftop.load.job import Target
 from rooftop.load.place import check_url, find_place, reach, secret_values
-from rooftop.load.stream import Sink
+from rooftop.load.stream import UNREADABLE, Sink, unreadable
 
 Pairs = Sequence[tuple[str, str]]
 MOST_BYTES = 64 * 2**20
@@ -73,7 +73,7 @@ class Session:
         self._place = find_place(self.url, os.environ)
         self._wire: socket.socket | None = None
         mine = {"Host": self._place.authority, "Accept": "*/*", "Accept-Encoding": "identity", **dict(headers),
-                **dict(self._secrets)}
+                **dict(self._secrets), **dict(self._place.proxy_headers)}
         self._head = "".join(f"{name}: {value}\r\n" for name, value in mine.items())
 
     def get(self, path: str) -> Answer:
@@ -109,10 +109,10 @@ class Session:
             kept = self._wire is not None
             try:
                 return self._once(method, path, data, time.monotonic() + timeout_s)
-            except (OSError, UnicodeError, httptools.HttpParserError) as error:
+            except (OSError, UnicodeError, *UNREADABLE) as error:
                 self.close()
                 if not (kept and isinstance(error, ConnectionResetError | BrokenPipeError)):
-                    raise _fault(error, self.url + path, timeout_s) from error
+                    raise _fault(error, self.url + path, timeout_s, self._place.proxy) from error
             except (ServerRefused, KeyboardInterrupt):
                 self.close()
                 raise
@@ -131,13 +131,14 @@ class Session:
         return Answer(sink.status, tuple(sink.headers.items()), b"".join(sink.parts))
 
     def _connect(self, timeout_s: float) -> socket.socket:
-        place = self._place
+        place, until = self._place, time.monotonic() + timeout_s
         with ExitStack() as stack:
             wire, _ = reach(place, timeout_s)
             stack.callback(wire.close)
             if place.tunnel:
-                wire.sendall(f"CONNECT {place.tunnel} HTTP/1.1\r\nHost: {place.tunnel}\r\n\r\n".encode("latin-1"))
-                _read_tunnel(wire)
+                wire.sendall(place.tunnel)
+                _read_tunnel(wire, until)
+                wire.settimeout(max(0.001, until - time.monotonic()))
             if place.tls:
                 from rooftop.load.tls import make_context
 
@@ -150,7 +151,7 @@ def _read(wire: socket.socket, until: float, where: str) -> Sink:
     """One response.
 
     Raises ServerRefused for one that is cut or does not end, TimeoutError past `until` on the monotonic clock,
-    ConnectionResetError where there is none, HttpParserError.
+    ConnectionResetError where there is none, one of UNREADABLE.
     """
     sink = Sink()
     sink.parser = parser = httptools.HttpResponseParser(sink)
@@ -169,7 +170,7 @@ def _read(wire: socket.socket, until: float, where: str) -> Sink:
             raise ServerRefused("the answer does not end", where=where, remedy="check the path: no page is that long")
         try:
             parser.feed_data(data)
-        except httptools.HttpParserError:
+        except UNREADABLE:
             if not sink.complete:
                 raise
             sink.kept = False
@@ -182,18 +183,19 @@ def _check_cut(sink: Sink, size: int, where: str) -> None:
     if not size:
         raise ConnectionResetError("closed without an answer")
     sink.status = sink.parser.get_status_code()
-    if sink.status < 200 or "content-length" in sink.headers or "transfer-encoding" in sink.headers:
+    if not sink.headed or "content-length" in sink.headers or "transfer-encoding" in sink.headers:
         raise ServerRefused("the answer broke off", where=where, remedy="see the server's log, and any proxy between")
 
 
-def _read_tunnel(wire: socket.socket) -> None:
+def _read_tunnel(wire: socket.socket, until: float) -> None:
     answer = b""
     while b"\r\n\r\n" not in answer:
+        wire.settimeout(max(0.001, until - time.monotonic()))
         data = wire.recv(1)
         if not data or len(answer) > 8192:
             raise OSError("the proxy gave no answer to CONNECT")
         answer += data
-    words = answer.split(b"\r\n", 1)[0].decode("latin-1")
+    words = answer.split(b"\r\n", 1)[0].decode("latin-1")[:200]
     if words.split()[1:2] != ["200"]:
         raise OSError(f"the proxy refused: {words}")
 
@@ -218,8 +220,12 @@ def refusal(server: Session, path: str, answer: Answer) -> ServerRefused:
     if status in (401, 403):
         return _unauthorized(server, where, status)
     if 300 <= status < 400:
-        return ServerRefused(f"the server redirects to {answer.header('location') or 'somewhere else'}", where=where,
+        there = answer.header("location")[:200] or "somewhere else"
+        return ServerRefused(f"the server redirects to {there}", where=where,
                              remedy="give that URL instead")
+    if status == 407:
+        return ServerRefused("the proxy wants a user and password (HTTP 407)", where=where,
+                             remedy="write them into the environment's proxy: http_proxy=http://USER:PASSWORD@HOST:PORT")
     if status == 503:
         return ServerRefused(f"the server is not ready (HTTP 503): {words(server, answer)}", where=where,
                              remedy="wait until the model is loaded, then try again")
@@ -265,9 +271,10 @@ def _unauthorized(server: Session, where: str, status: int) -> ServerRefused:
                          remedy="put the key in an environment variable, say LLM_KEY, and add --api-key-env LLM_KEY")
 
 
-def _fault(error: Exception, where: str, timeout_s: float) -> Failure:
+def _fault(error: Exception, page: str, timeout_s: float, proxy: str) -> Failure:
+    where = f"{page} through the proxy {proxy}" if proxy else page
     if isinstance(error, socket.gaierror | UnicodeError):
-        host = urlsplit(where).hostname
+        host = urlsplit(proxy or page).hostname
         return ServerUnreachable(f"the name {host!r} cannot be resolved", where=where, remedy="check the host name")
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         return ServerUnreachable("nothing listens there", where=where,
@@ -275,8 +282,8 @@ def _fault(error: Exception, where: str, timeout_s: float) -> Failure:
     if isinstance(error, TimeoutError):
         return ServerUnreachable(f"no full answer within {timeout_s:g} s", where=where,
                                  remedy="check that the server is up and not stalled, and that no firewall is between")
-    if isinstance(error, httptools.HttpParserError):
-        return ServerRefused(f"what listens there does not speak HTTP ({error})", where=where,
+    if isinstance(error, UNREADABLE):
+        return ServerRefused(f"what listens there does not speak HTTP ({unreadable(error)})", where=where,
                              remedy="check the port; if it speaks TLS, write https://")
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return ServerUnreachable("the connection was closed without an answer", where=where,

@@ -10,6 +10,7 @@ from rooftop.load.endpoint import Endpoint
 if TYPE_CHECKING:
     import ssl
 
+RETRY_S = 0.01
 READ, BOTH = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
 
@@ -19,16 +20,18 @@ class Pool:
     connect_ns, tls_ns: what each took to connect, and for its TLS handshake; never part of a request's time.
     keeper: an idle socket that asks for stamps; the kernel stamps packets only while some socket does, and takes a
     moment to begin, so that the first packets of new connections could be without.
+    later: connections that found the server's queue full; `retry` asks for them again.
     """
 
-    __slots__ = ("connect_ns", "connections", "context", "endpoints", "epoll", "idle", "keeper", "opened", "refused",
-                 "tls_ns")
+    __slots__ = ("connect_ns", "connections", "context", "endpoints", "epoll", "idle", "keeper", "later", "opened",
+                 "refused", "tls_ns")
 
     def __init__(self, endpoints: tuple[Endpoint, ...], context: "ssl.SSLContext | None") -> None:
         self.endpoints, self.context = endpoints, context
         self.epoll = select.epoll()
         self.connections: dict[int, Connection] = {}
         self.idle: list[list[Connection]] = [[] for _ in endpoints]
+        self.later: list[Connection] = []
         self.connect_ns: list[int] = []
         self.tls_ns: list[int] = []
         self.opened = self.refused = 0
@@ -40,7 +43,21 @@ class Pool:
         connection = Connection(self.endpoints[server], server, self.opened, self.context)
         self.opened += 1
         self.connections[connection.fd] = connection
-        self.epoll.register(connection.fd, BOTH)
+        self._await(connection)
+
+    def _await(self, connection: Connection) -> None:
+        if connection.begin_again():
+            self.epoll.register(connection.fd, BOTH)
+        else:
+            self.later.append(connection)
+
+    def retry(self) -> float:
+        """Ask again for the connections that found the server's queue full; seconds until the next time."""
+        later, self.later = self.later, []
+        for connection in later:
+            if connection.state == "connecting":
+                self._await(connection)
+        return RETRY_S
 
     def ready(self, connection: Connection) -> None:
         """Note what connecting took."""

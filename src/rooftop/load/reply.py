@@ -11,6 +11,9 @@ from rooftop.domain.reply import CountSource, Reply
 from rooftop.load.chunk import read_chunk
 from rooftop.load.stream import Content, Response, scan, text_of, unframe
 
+MOST_WORDS = 600
+MOST_FINISH = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -52,7 +55,8 @@ def read_reply(taken: Taken, *, fast: bool = True, keep_text: bool = False) -> R
         chunk_ns=chunk_ns.tobytes(), chunk_tokens=counts.tobytes(),
         prompt_tokens=content.prompt_tokens, output_tokens=output, cached_tokens=content.cached_tokens,
         count_source=source, asked_input_tokens=taken.asked_input_tokens,
-        asked_output_tokens=taken.asked_output_tokens, finish=content.finish, error=error, detail=detail,
+        asked_output_tokens=taken.asked_output_tokens, finish=content.finish[:MOST_FINISH], error=error,
+        detail=detail[:MOST_WORDS],
         connection=taken.connection, server=taken.server, text=text_of(content) if keep_text else "")
 
 
@@ -78,8 +82,12 @@ def _verdict(taken: Taken, response: Response, content: Content) -> tuple[str | 
         return "malformed", response.fault
     if not taken.sizes:
         return "cut", "the server closed the connection without an answer"
+    if not response.headed:
+        return "cut", "the server closed the connection within the headers of its answer"
     if response.status >= 400:
         return f"http {response.status}", _message(response)
+    if response.status < 300 and response.status != 200:
+        return f"http {response.status}", "the server answered without a stream"
     if response.status != 200:
         place = response.headers.get("location", "")
         return f"http {response.status}", f"redirects are not followed; it points to {place or 'nowhere'}"

@@ -18,11 +18,15 @@ _LINE = re.compile(rb"\r\n|\n|\r")
 _STRING = re.compile(rb'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _full_string = _STRING.fullmatch
 _SPACES = b" \t\r\n"
+UNREADABLE = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 
 @dataclass(slots=True)
 class Response:
-    """An HTTP response without its framing.  `ends[i]` is the length of `body` once read i had come."""
+    """An HTTP response without its framing.  `ends[i]` is the length of `body` once read i had come.
+
+    `headed`: its headers came whole.
+    """
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -30,6 +34,7 @@ class Response:
     ends: list[int] = field(default_factory=list)
     complete: bool = False
     fault: str = ""
+    headed: bool = False
 
 
 class Sink:
@@ -39,7 +44,7 @@ class Sink:
         self.parts: list[bytes] = []
         self.length = 0
         self.headers: dict[str, str] = {}
-        self.complete = self.kept = False
+        self.complete = self.kept = self.headed = False
         self.status = 0
         self.parser: Any = None
 
@@ -47,6 +52,10 @@ class Sink:
         """A header line."""
         if not self.complete:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """The headers are whole, be it those of a 1xx."""
+        self.headed = True
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
@@ -64,6 +73,14 @@ class Sink:
             self.kept = self.parser.should_keep_alive()
         else:
             self.headers.clear()
+            self.headed = False
+
+
+def unreadable(error: Exception) -> str:
+    """What is wrong with an answer, in words, from an error of UNREADABLE."""
+    if isinstance(error, httptools.HttpParserUpgrade):
+        return "the server switches to another protocol (HTTP 101)"
+    return f"not HTTP/1.1: {error}"
 
 
 def ends_line(data: memoryview) -> bool:
@@ -89,15 +106,16 @@ def unframe(raw: bytes, sizes: Sequence[int], *, closed: bool = True) -> Respons
             ends.append(sink.length)
             if sink.complete:
                 break
-    except httptools.HttpParserError as error:
+    except UNREADABLE as error:
         if not sink.complete:
-            response.fault = f"not HTTP/1.1: {error}"
+            response.fault = unreadable(error)
     ends.extend([sink.length] * (len(sizes) - len(ends)))
     response.status = sink.status if sink.complete else parser.get_status_code()
+    response.headed = sink.headed
     sink.parser = None
     response.headers = sink.headers
     framed = "content-length" in sink.headers or "chunked" in sink.headers.get("transfer-encoding", "").lower()
-    response.complete = sink.complete or (closed and response.status >= 200 and not framed)
+    response.complete = sink.complete or (closed and response.headed and not framed)
     coding = sink.headers.get("content-encoding", "").strip().lower()
     if response.fault or coding in ("", "identity"):
         response.body = b"".join(sink.parts)
