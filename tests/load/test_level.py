@@ -1,10 +1,12 @@
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from rooftop.load.script import Script
 from rooftop.load.spool import write_job
 from rooftop.load.truth import Truth
 from tests.load.relay import TLS, Relay
+from tests.load.test_http import listening
 
 
 @pytest.fixture(scope="module")
@@ -382,3 +385,94 @@ def test_one_lost_process_ends_the_level(server: Truth, tmp_path: Path) -> None:
     assert level.replies
     found = subprocess.run(["pgrep", "-f", f"rooftop.load {tmp_path}"], capture_output=True)
     assert found.returncode == 1
+
+
+@pytest.mark.parametrize(("counts", "words"), [
+    (2**31 - 1, "counts more output tokens than were asked in 3 of 3 replies (2147483647 of 16)"),
+    (17, "counts more output tokens than were asked in 3 of 3 replies (17 of 16)"),
+    (2, "counts fewer output tokens than chunks with text came in 3 of 3 replies (2 in 16 chunks)"),
+    (16, ""), (15, ""),
+])
+def test_counts_that_cannot_be_are_told(tmp_path: Path, counts: int, words: str) -> None:
+    texts = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n' * 16
+    bill = b'data: {"choices":[],"usage":{"completion_tokens":%d}}\n\ndata: [DONE]\n\n' % counts
+    body = texts + bill
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    def serve(client: socket.socket) -> None:
+        while client.recv(65536):
+            client.sendall(page)
+
+    with listening(serve) as url:
+        level = measure(job(url, closed(3, users=1), tmp_path), prompts(3))
+    assert level.fault is None
+    assert [note for note in level.notes if words and words in note] == list(level.notes)
+    assert len(level.notes) == bool(words)
+
+
+def test_a_protocol_switch_is_an_error_of_the_reply(tmp_path: Path) -> None:
+    def serve(client: socket.socket) -> None:
+        client.recv(65536)
+        client.sendall(b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nxx")
+
+    with listening(serve) as url:
+        level = measure(job(url, closed(3, users=1), tmp_path), prompts(3))
+    assert level.fault is not None
+    assert level.fault.kind == "malformed"
+    assert "another protocol" in level.fault.reason
+
+
+@contextlib.contextmanager
+def threaded(door: socket.socket, answer: Callable[[socket.socket], object]) -> Iterator[None]:
+    """`answer` for each connection in a thread of its own; none is closed before the block ends."""
+    kept: list[socket.socket] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                client, _ = door.accept()
+            except OSError:
+                return
+            kept.append(client)
+            threading.Thread(target=answer, args=(client,), daemon=True).start()
+
+    with door:
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield
+        door.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for client in kept:
+        client.close()
+
+
+def test_an_answer_to_half_a_request_ends_its_connection(tmp_path: Path) -> None:
+    """The rest of the body that was not sent must not stand before the next request."""
+    def refuse(client: socket.socket) -> None:
+        client.recv(4096)
+        client.sendall(b"HTTP/1.1 413 X\r\nContent-Length: 0\r\n\r\n")
+
+    body = json.dumps({"model": "truth", "prompt": "x" * 20_000_000}).encode()
+    door = socket.create_server(("127.0.0.1", 0))
+    with threaded(door, refuse):
+        asked = job(f"http://127.0.0.1:{door.getsockname()[1]}", closed(3, users=1), tmp_path)
+        level = measure(asked, [Prompt(body, 7, 16)] * 3)
+    assert [reply.error for reply in level.replies] == ["http 413"] * 3
+
+
+def test_a_unix_socket_with_a_short_queue_takes_all(tmp_path: Path) -> None:
+    body = b'data: {"choices":[{"index":0,"text":"x"}]}\n\ndata: [DONE]\n\n'
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    def answer(client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while client.recv(65536):
+                client.sendall(page)
+
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(str(tmp_path / "s"))
+    door.listen(1)
+    with threaded(door, answer):
+        level = measure(job(f"unix://{tmp_path}/s", closed(64, users=32), tmp_path / "spool"), prompts(64))
+    assert level.fault is None
+    assert [reply.error for reply in level.replies] == [None] * 64

@@ -244,3 +244,11 @@ def test_a_local_tokenizer_without_its_package(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(MissingPart) as caught:
         make_prompts(Target(("http://127.0.0.1:1",), "m"), Workload(), 1, tokenizer=str(tmp_path))
     assert "pip install 'rooftop[tokenizer]'" in caught.value.remedy
+
+
+@pytest.mark.parametrize("answer", [[1], [1, -5, 10**20]])
+def test_a_tokenizer_that_lies_makes_no_endless_text(answer: list[int]) -> None:
+    tiny = Tiny(takes_ids=False, pages={"/tokenize": said(200, {"tokens": answer})})
+    _, prompts, notes = made(tiny, Workload(input_tokens=100, api="chat"), 4)
+    assert max(len(prompt.body) for prompt in prompts) < 10_000
+    assert any("approximate" in note or "tokens long" in note for note in notes)

@@ -137,6 +137,20 @@ def test_models() -> None:
     refused(Tiny(models=[]), "serves no model")
 
 
+@pytest.mark.parametrize(("entry", "limit"), [
+    ({"meta": "x", "aliases": 5, "max_model_len": "x"}, None), ({"meta": [1], "aliases": [[1], {}]}, None),
+    ({"max_model_len": -4}, None), ({"max_model_len": True}, None), ({"meta": {"n_ctx": 512}, "aliases": {}}, 512),
+])
+def test_a_page_of_models_with_odd_fields(entry: dict[str, Any], limit: int | None) -> None:
+    with serving(Tiny(models=[{"id": "tiny", **entry}])) as tiny:
+        assert probe([tiny.url], model="tiny").max_model_len == limit
+
+
+def test_a_name_of_a_model_that_is_none() -> None:
+    with serving(Tiny(models=[{"id": "m" * 100_000}])) as tiny, pytest.raises(ServerRefused, match="not what the API"):
+        probe([tiny.url])
+
+
 def test_no_page_of_models() -> None:
     target = found(Tiny(models=None), model="mine")
     assert target.model == "mine"

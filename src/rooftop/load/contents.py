@@ -86,7 +86,8 @@ def fit(tokenizer: Tokenizer, goal: int, size: int,
     """From each writer the text of `goal` tokens, and its true count.
 
     A writer makes a text of a number of words, `size` at first; tokens of joined words do not add up, so each text is
-    counted, made longer or shorter by what it misses, and counted again, each time with another last word.
+    counted, made longer or shorter by what it misses, and counted again, each time with another last word.  No text is
+    longer than two words a token, whatever the tokenizer says.
     """
     sizes = [size] * len(writers)
     found = [("", 0)] * len(writers)
@@ -97,7 +98,8 @@ def fit(tokenizer: Tokenizer, goal: int, size: int,
             miss = goal - len(ids)
             if not found[place][0] or abs(miss) < abs(goal - found[place][1]):
                 found[place] = (text, len(ids))
-            sizes[place] = max(1, sizes[place] + round(miss * len(text.split()) / len(ids)))
+            longer = sizes[place] + round(miss * len(text.split()) / max(1, len(ids)))
+            sizes[place] = max(1, min(longer, 2 * goal + TRIES))
         wrong = [place for place in wrong if found[place][1] != goal]
         if not wrong:
             break

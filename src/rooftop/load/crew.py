@@ -7,6 +7,7 @@ import os
 import selectors
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from rooftop.domain.progress import Progress, Tell
 from rooftop.load.spool import GO, part_folders
 
 GRACE_S = 10.0
+SILENCE_S = 120.0
 
 
 @dataclass(slots=True)
@@ -27,6 +29,8 @@ class Member:
     now: dict[str, Any] = field(default_factory=dict)
     begun: bytes = b""
     waits: bool = True
+    heard_s: float = field(default_factory=time.monotonic)
+    silent: bool = False
 
 
 @contextlib.contextmanager
@@ -53,7 +57,8 @@ def crew(folder: Path, parts: int) -> Iterator[tuple[Member, ...]]:
 def follow(members: tuple[Member, ...], seconds: float | None, tell: Tell) -> None:
     """Pass on what the processes say until all have no more to say; set them off once all are ready.
 
-    When one has failed, the others are stopped: what they would measure is another load.
+    When one has failed, the others are stopped: what they would measure is another load.  One that says nothing for
+    two minutes (somebody stopped it, its disk hangs) has failed, and is killed.
     """
     before = (0.0, 0)
     with selectors.DefaultSelector() as selector:
@@ -61,19 +66,33 @@ def follow(members: tuple[Member, ...], seconds: float | None, tell: Tell) -> No
             if member.process.stdout is not None:
                 selector.register(member.process.stdout, selectors.EVENT_READ, member)
         while selector.get_map():
-            for key, _ in selector.select():
+            for key, _ in selector.select(SILENCE_S / 8):
                 member = key.data
+                member.heard_s = time.monotonic()
                 data = os.read(key.fd, 65536)
                 if not data:
                     selector.unregister(key.fileobj)
                     member.waits = False
                     if _failed(member.folder):
                         for other in members:
+                            other.waits = False
                             _let_go(other.process)
                 elif _hear(member, data):
                     before = _report(members, seconds, tell, before)
+            _end_silent([key.data for key in selector.get_map().values()])
             if len(members) > 1 and all(member.now.get("stage") == "ready" or not member.waits for member in members):
                 _set_off(members)
+
+
+def _end_silent(members: list[Member]) -> None:
+    """Kill those that have said nothing for too long, but for those that wait to be set off."""
+    now = time.monotonic()
+    for member in members:
+        if member.waits and member.now.get("stage") == "ready":
+            member.heard_s = now
+        elif now - member.heard_s > SILENCE_S:
+            member.silent = True
+            member.process.kill()
 
 
 def _hear(member: Member, data: bytes) -> bool:

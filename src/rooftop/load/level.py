@@ -15,11 +15,12 @@ from rooftop.domain.launch import Fault
 from rooftop.domain.progress import Tell, silent
 from rooftop.domain.trial import ClientProof, Reply
 from rooftop.errors import BadInput, MissingPart
-from rooftop.load.crew import Member, crew, follow
+from rooftop.load.crew import SILENCE_S, Member, crew, follow
 from rooftop.load.job import Job, Prompt
 from rooftop.load.spool import write_job
 from rooftop.units import share
 
+MORE_CHUNKS = 0.1  # a token may come in two chunks where reasoning or a tool call begins or ends
 STOPPED = Fault("stopped", "stopped by the user; what was measured is kept")
 
 
@@ -73,7 +74,9 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
     if dead is None:
         return level
     tail = (dead.folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-    words = f"the load process ended with {dead.process.returncode}: {' '.join(tail)}"
+    words = ": ".join((f"the load process ended with {dead.process.returncode}", *tail))
+    if dead.silent:
+        words = f"a load process said nothing for {SILENCE_S:g} s and was killed"
     return replace(level, fault=replace(level.fault, reason=words))
 
 
@@ -81,7 +84,7 @@ def _useful(job: Job) -> int:
     """No more load processes than users or requests."""
     workload = job.workload
     limits = (workload.arrivals.concurrency or None, workload.stop.requests)
-    return max(1, min(job.processes, *(limit for limit in limits if limit is not None)))
+    return max(1, min((job.processes, *(limit for limit in limits if limit is not None))))
 
 
 @contextlib.contextmanager
@@ -122,12 +125,28 @@ def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
         fault = Fault("warm-up", f"all {len(warm)} requests of the warm-up failed: {kind}: {words}",
                       remedy="check the URL, the model's name and the key; the server's log may say more")
     wanted, why = record.job.workload.stop.precision, (end or {}).get("why")
-    notes = (f"output tokens/s was not known to {share(wanted)} when the level ended by its {why}",) \
-        if wanted is not None and why in ("requests", "seconds") else ()
+    notes = (*((f"output tokens/s was not known to {share(wanted)} when the level ended by its {why}",)
+               if wanted is not None and why in ("requests", "seconds") else ()), *_doubts(replies))
     measured = max((reply.end_ns for reply in replies), default=0) * 1e-9
     client = prove(record, replies) if record.origin_ns is not None else None
     return Level(replies, client, measured, str(record.begin.get("started_at", "")), notes, fault,
                  record.origin_ns or 0)
+
+
+def _doubts(replies: Sequence[Reply]) -> Iterator[str]:
+    """What cannot be true of the server's own counts of tokens."""
+    told = [reply for reply in replies if reply.ok and reply.output_tokens is not None]
+    over = [reply for reply in told if (reply.output_tokens or 0) > reply.asked_output_tokens > 0]
+    under = [reply for reply in told
+             if (chunks := len(reply.chunk_ns) // 8) > (reply.output_tokens or 0) + MORE_CHUNKS * chunks + 1]
+    doubt = "every figure in tokens is as wrong as these counts"
+    if over:
+        most = max(over, key=lambda reply: reply.output_tokens or 0)
+        yield (f"the server counts more output tokens than were asked in {len(over)} of {len(told)} replies "
+               f"({most.output_tokens} of {most.asked_output_tokens}): {doubt}")
+    if under:
+        yield (f"the server counts fewer output tokens than chunks with text came in {len(under)} of {len(told)} "
+               f"replies ({under[0].output_tokens} in {len(under[0].chunk_ns) // 8} chunks): {doubt}")
 
 
 def _fault(end: dict[str, Any] | None, replies: Sequence[Reply]) -> Fault | None:

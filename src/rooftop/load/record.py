@@ -81,7 +81,7 @@ def merged(records: tuple[Record, ...]) -> Record:
 def _merged_end(records: tuple[Record, ...]) -> dict[str, Any] | None:
     """What the loops told at their end: the busiest counts for processor time, all for streams and connections.
 
-    None where one was killed.
+    None where one was killed.  Where the warm-up of one failed the others were stopped for it.
     """
     ends = [record.end for record in records if record.end is not None]
     told = [end for end in ends if "why" in end]
@@ -89,7 +89,7 @@ def _merged_end(records: tuple[Record, ...]) -> dict[str, Any] | None:
     if len(ends) < len(records) and fault is None:
         return None
     whys = [end["why"] for end in told]
-    return {"why": next((why for why in whys if why not in ("requests", "seconds", "precision")), (*whys, "")[0]),
+    return {"why": next((why for why in ("warm-up failed", "stopped") if why in whys), (*whys, "")[0]),
             "fault": fault, "cpu_share": max((end["cpu_share"] for end in told), default=0.0),
             "streams_open_max": sum(end["streams_open_max"] for end in told),
             "connect_ns": [span for end in told for span in end["connect_ns"]],

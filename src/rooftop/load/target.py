@@ -17,6 +17,7 @@ FIELDS = {"stream_usage": "include_usage", "usage_per_chunk": "continuous_usage_
           "ignore_eos": "ignore_eos", "min_tokens": "min_tokens"}
 PROBE_TOKENS = 4
 MOST_NAMED = 20
+LONGEST_NAME = 4096
 REFUSED = (400, 422, 500)
 NO_ROUTE = (404, 405, 501)
 
@@ -119,11 +120,12 @@ def _models(server: http.Session) -> tuple[_Served, ...] | None:
         raise http.refusal(server, path, answer)
     served = []
     for entry in entries:
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
+        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or len(entry["id"]) > LONGEST_NAME:
             raise http.refusal(server, path, answer)
-        limit = entry.get("max_model_len") or (entry.get("meta") or {}).get("n_ctx")
-        aliases = tuple(entry.get("aliases") or ())
-        served.append(_Served(entry["id"], aliases, limit if isinstance(limit, int) else None))
+        meta, aliases = entry.get("meta"), entry.get("aliases")
+        limit = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
+        served.append(_Served(entry["id"], tuple(aliases) if isinstance(aliases, list) else (),
+                              limit if type(limit) is int and limit > 0 else None))
     return tuple(served)
 
 
