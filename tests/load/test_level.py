@@ -476,3 +476,10 @@ def test_a_unix_socket_with_a_short_queue_takes_all(tmp_path: Path) -> None:
         level = measure(job(f"unix://{tmp_path}/s", closed(64, users=32), tmp_path / "spool"), prompts(64))
     assert level.fault is None
     assert [reply.error for reply in level.replies] == [None] * 64
+
+
+def test_a_disk_too_full_for_a_last_word_is_named(server: Truth, tmp_path: Path) -> None:
+    (tmp_path / "end.part").mkdir()
+    level = measure(job(server.url, closed(2), tmp_path), prompts(2))
+    assert level.fault is not None
+    assert level.fault.kind == "spool"

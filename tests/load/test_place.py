@@ -11,7 +11,7 @@ from rooftop.errors import BadInput, ServerRefused, ServerUnreachable
 from rooftop.load import http
 from rooftop.load.endpoint import find_endpoints
 from rooftop.load.job import Target
-from rooftop.load.place import find_place, proxy_for, reach
+from rooftop.load.place import find_place, hide, proxy_for, reach
 from tests.load.tiny import Tiny, serving
 
 PROXY = "http://10.0.0.9:3128"
@@ -58,6 +58,20 @@ def test_the_key_of_a_proxy_goes_to_the_proxy_alone() -> None:
 ])
 def test_networks_may_go_without_the_proxy(host: str, skip: str, proxy: str) -> None:
     assert proxy_for("http", host, 80, {"http_proxy": PROXY, "no_proxy": skip}) == proxy
+
+
+KEY = "sk-0123456789"
+
+
+@pytest.mark.parametrize(("header", "text", "hidden"), [
+    (("Authorization", f"Bearer {KEY}"), f"bad key {KEY}, Bearer {KEY}!", "bad key ***, Bearer ***!"),
+    (("X-Api-Key", KEY), f"your headers: X-Api-Key: {KEY}", "your headers: X-Api-Key: ***"),
+    (("X-Api-Key", KEY), f"cut within {KEY[:9]}", "cut within ***"),
+    (("Cookie", f"id={KEY}"), f"id={KEY}", "***"), (("X-Tenant", "me"), "not me", "not me"),
+    (("X-Api-Key", ""), "words", "words"), (("X-Api-Key", KEY), "sk-", "sk-"),
+])
+def test_what_a_server_repeats_of_a_key_is_hidden(header: tuple[str, str], text: str, hidden: str) -> None:
+    assert hide(text, [header]) == hidden
 
 
 @contextmanager

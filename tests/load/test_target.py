@@ -14,6 +14,7 @@ from rooftop.load.job import Target
 from rooftop.load.target import Seen, probe, read_stream, request
 from rooftop.load.truth import Truth
 from tests.load.relay import Relay
+from tests.load.test_http import listening
 from tests.load.tiny import FIELDS, Tiny, said, serving
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -233,6 +234,25 @@ def test_a_key_that_the_server_repeats_is_not_shown(monkeypatch: pytest.MonkeyPa
 def test_headers_that_cannot_be_sent(header: tuple[str, str]) -> None:
     with pytest.raises(BadInput, match="not a header"):
         probe(["http://127.0.0.1:1"], headers=[header])
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding"])
+def test_headers_of_the_client_itself(name: str) -> None:
+    with pytest.raises(BadInput, match="own header"):
+        probe(["http://127.0.0.1:1"], headers=[(name, "5")])
+
+
+def test_a_header_of_the_user_stands_in_place_of_the_clients() -> None:
+    heads: list[bytes] = []
+
+    def serve(client: socket.socket) -> None:
+        heads.append(client.recv(65536))
+        client.sendall(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n")
+
+    with listening(serve) as url, http.Session(url, headers=[("host", "other"), ("ACCEPT", "text/plain")]) as session:
+        session.get("/x")
+    lines = heads[0].lower().split(b"\r\n")
+    assert [line for line in lines if line.startswith((b"host", b"accept:"))] == [b"host: other", b"accept: text/plain"]
 
 
 def test_bad_arguments() -> None:

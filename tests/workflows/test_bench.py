@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -231,9 +232,13 @@ def test_the_key_is_written_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
             asked = Bench((server.url,), input_tokens=8, output_tokens=8, requests=3, key_env="SECRET")
             with pytest.raises(EngineDied, match=r"bad key Bearer \*\*\*"):
                 bench(asked, store=store, tell=turn)
+            tiny.key = KEY
+            with pytest.raises(EngineDied, match=r"bad key Bearer \*\*\*"):
+                bench(replace(asked, key_env="", headers=(("authorization", f"Bearer {KEY}"),)), store=store, tell=turn)
         refused = measure(server.url, "--api-key-env", "SECRET")
-    assert refused.code == 5
-    assert KEY not in refused.out + refused.err
+        given = measure(server.url, "--header", f"Authorization: Bearer {KEY}")
+    assert (refused.code, given.code) == (5, 5)
+    assert KEY not in refused.out + refused.err + given.out + given.err
     for path in Path().rglob("*"):
         if path.is_file():
             assert KEY.encode() not in path.read_bytes(), path

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rooftop.errors import RooftopError, ServerUnreachable
+from rooftop.errors import RooftopError, ServerUnreachable, StoreFailed
 from rooftop.load.drive import Drive
 from rooftop.load.endpoint import find_endpoints
 from rooftop.load.job import Job
@@ -51,7 +51,10 @@ class Prompts:
 
 
 def main(folder: Path, part: int = 0) -> int:
-    """Drive the level spooled in `folder`, or one part of it.  What went wrong is told in its end.json."""
+    """Drive the level spooled in `folder`, or one part of it.  What went wrong is told in its end.json.
+
+    Where not even that can be written, the exit code is that of StoreFailed.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(sys.stdout.fileno(), False)
     end: dict[str, Any] = {}
@@ -63,8 +66,7 @@ def main(folder: Path, part: int = 0) -> int:
     except RooftopError as error:
         kind = "connect" if isinstance(error, ServerUnreachable) else error.kind
         end = {"fault": [kind, error.what, error.remedy]}
-    write_json(place / "end.json", end)
-    return 0
+    return 0 if write_json(place / "end.json", end) else StoreFailed.exit_code
 
 
 def run(job: Job, folder: Path, place: Path, part: int) -> dict[str, Any]:
@@ -138,12 +140,15 @@ def tell(drive: Drive, stage: str, total: int) -> None:
         os.write(sys.stdout.fileno(), line.encode() + b"\n")
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a small file whole, or not at all."""
+def write_json(path: Path, value: dict[str, Any]) -> bool:
+    """Write a small file whole, or not at all; whether it is written."""
     part = path.with_suffix(".part")
-    with contextlib.suppress(OSError):
+    try:
         part.write_text(json.dumps(value), encoding="utf-8")
         part.replace(path)
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

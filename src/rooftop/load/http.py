@@ -19,7 +19,7 @@ import httptools
 
 from rooftop.errors import Failure, ServerRefused, ServerUnreachable
 from rooftop.load.job import Target
-from rooftop.load.place import check_url, find_place, reach, secret_values
+from rooftop.load.place import check_url, find_place, hide, reach, secret_values
 from rooftop.load.stream import UNREADABLE, Sink, unreadable
 
 Pairs = Sequence[tuple[str, str]]
@@ -69,12 +69,13 @@ class Session:
         self.timeout_s = timeout_s
         self.key_env = secret_headers[0][1] if secret_headers else ""
         self.verify_tls = verify_tls
-        self._secrets = secret_values(secret_headers)
         self._place = find_place(self.url, os.environ)
         self._wire: socket.socket | None = None
-        mine = {"Host": self._place.authority, "Accept": "*/*", "Accept-Encoding": "identity", **dict(headers),
-                **dict(self._secrets), **dict(self._place.proxy_headers)}
-        self._head = "".join(f"{name}: {value}\r\n" for name, value in mine.items())
+        self._told = (*headers, *secret_values(secret_headers), *self._place.proxy_headers)
+        given = {name.lower() for name, _ in self._told}
+        mine = (("Host", self._place.authority), ("Accept", "*/*"), ("Accept-Encoding", "identity"))
+        self._head = "".join(f"{name}: {value}\r\n" for name, value in (
+            *(pair for pair in mine if pair[0].lower() not in given), *self._told))
 
     def get(self, path: str) -> Answer:
         """GET `path`; any status is an Answer.  Raises ServerUnreachable, or ServerRefused for a broken answer."""
@@ -100,9 +101,7 @@ class Session:
 
     def hide(self, text: str) -> str:
         """`text` without any secret that a server may have repeated in it."""
-        for _, value in self._secrets:
-            text = text.replace(value.removeprefix("Bearer "), "***")
-        return text
+        return hide(text, self._told)
 
     def _exchange(self, method: str, path: str, data: bytes | None, timeout_s: float) -> Answer:
         while True:

@@ -14,7 +14,7 @@ from typing import Any
 from rooftop.domain.launch import Fault
 from rooftop.domain.progress import Tell, silent
 from rooftop.domain.trial import ClientProof, Reply
-from rooftop.errors import BadInput, MissingPart
+from rooftop.errors import BadInput, MissingPart, StoreFailed
 from rooftop.load.crew import SILENCE_S, Member, crew, follow
 from rooftop.load.job import Job, Prompt
 from rooftop.load.spool import write_job
@@ -73,6 +73,8 @@ def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_te
     dead = next((member for member in members if member.process.returncode), None)
     if dead is None:
         return level
+    if dead.process.returncode == StoreFailed.exit_code:
+        return replace(level, fault=Fault("spool", "the spool cannot be written: the disk is full or gone"))
     tail = (dead.folder / "client.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     words = ": ".join((f"the load process ended with {dead.process.returncode}", *tail))
     if dead.silent:

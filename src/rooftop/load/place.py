@@ -16,8 +16,10 @@ from urllib.parse import unquote, urlsplit
 from rooftop.errors import BadInput
 
 UNIX = "unix://"
+LEAST_SECRET = 8
 PROXY_PORT = 1080
 QUICK_S = 1.0
+_SECRET = re.compile(r"auth|key|token|secret|cookie|password|session", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,22 @@ def secret_values(secret_headers: Sequence[tuple[str, str]],
                            where="--api-key-env", remedy="look for a line break or a letter outside ASCII in it")
         pairs.append((header, f"Bearer {value}" if header.lower() == "authorization" else value))
     return tuple(pairs)
+
+
+def hide(text: str, headers: Sequence[tuple[str, str]]) -> str:
+    """`text` without the values of headers that are secret by their name, which a server may have repeated in it.
+
+    Nor does it end in the first part of one, where it was cut.
+    """
+    for name, value in headers:
+        if not _SECRET.search(name):
+            continue
+        for part in filter(None, (value.partition(" ")[2], value)):
+            text = text.replace(part, "***")
+            cut = next((length for length in range(min(len(part), len(text)), LEAST_SECRET - 1, -1)
+                        if text.endswith(part[:length])), 0)
+            text = text[:-cut] + "***" if cut else text
+    return text
 
 
 def reach(place: Place, timeout_s: float) -> tuple[socket.socket, float]:

@@ -1,5 +1,6 @@
 """The record of a level on disk: batches of raw bytes and stamps, appended as they come."""
 
+import contextlib
 import json
 import os
 import struct
@@ -42,6 +43,8 @@ def write_job(job: Job, prompts: Sequence[Prompt]) -> None:
         (folder / "prompts.idx").write_bytes(index.tobytes())
         (folder / "job.json").write_text(to_json(job), encoding="utf-8")
     except OSError as error:
+        with contextlib.suppress(OSError):
+            (folder / "prompts.bin").unlink(missing_ok=True)
         raise StoreFailed(f"the spool cannot be written: {error.strerror}", where=str(folder),
                           remedy="free some space, or choose another folder for it") from error
 

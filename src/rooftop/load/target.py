@@ -17,6 +17,7 @@ FIELDS = {"stream_usage": "include_usage", "usage_per_chunk": "continuous_usage_
           "ignore_eos": "ignore_eos", "min_tokens": "min_tokens"}
 PROBE_TOKENS = 4
 MOST_NAMED = 20
+FRAMING = ("content-length", "transfer-encoding", "content-type", "expect", "upgrade")
 LONGEST_NAME = 4096
 REFUSED = (400, 422, 500)
 NO_ROUTE = (404, 405, 501)
@@ -81,6 +82,8 @@ def _check_headers(headers: http.Pairs) -> None:
         if not name or not (name + value).isascii() or not (name + value).isprintable() or " " in name or ":" in name:
             raise BadInput(f"{name!r} is not a header that can be sent", where="--header",
                            remedy="write it as name: value, in ASCII")
+        if name.lower() in FRAMING:
+            raise BadInput(f"{name} is the load client's own header", where="--header", remedy="leave it out")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from rooftop.hardware.local import surroundings, this_machine
 from rooftop.load import level as levels
 from rooftop.load import prompts
 from rooftop.load.job import Job, Target
-from rooftop.load.place import secret_values
+from rooftop.load.place import hide, secret_values
 from rooftop.load.spool import read_job
 from rooftop.store import Store
 from rooftop.telemetry import Source, other_cpu_share, watching
@@ -107,22 +107,16 @@ def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = ()
 
 
 def hidden(level: levels.Level, target: Target) -> levels.Level:
-    """The level without any API key that a server may have repeated in its words of an error."""
+    """The level without any key that a server may have repeated in its words of an error."""
     try:
-        values = [value.removeprefix("Bearer ") for _, value in secret_values(target.secret_headers)]
+        headers = (*target.headers, *secret_values(target.secret_headers))
     except BadInput:
         return replace(level, replies=tuple(replace(one, detail="") for one in level.replies))
-    if not values:
+    if not headers:
         return level
-
-    def hide(text: str) -> str:
-        for value in values:
-            text = text.replace(value, "***")
-        return text
-
-    fault = level.fault and replace(level.fault, reason=hide(level.fault.reason))
-    return replace(level, fault=fault, replies=tuple(replace(one, detail=hide(one.detail)) if one.detail else one
-                                                     for one in level.replies))
+    fault = level.fault and replace(level.fault, reason=hide(level.fault.reason, headers))
+    return replace(level, fault=fault, replies=tuple(
+        replace(one, detail=hide(one.detail, headers)) if one.detail else one for one in level.replies))
 
 
 def recover(store: Store) -> int:
@@ -171,7 +165,7 @@ def _owned(spool: Path, head: Trial) -> Iterator[None]:
     """A new spool with the head of its trial, locked: the kernel lets go when this process ends, however it ends."""
     with ExitStack() as stack:
         try:
-            spool.mkdir(parents=True)
+            spool.mkdir(mode=0o700, parents=True)
             stack.enter_context(locked(spool / OWNER))
             part = spool / (HEAD + ".part")
             part.write_text(codec.to_json(head), encoding="utf-8")
