@@ -54,6 +54,21 @@ def test_a_closed_send_is_late_against_what_freed_its_user() -> None:
     assert any("users waited" in warning for warning in seen.warnings)
 
 
+def test_a_user_whose_request_timed_out_was_not_kept_waiting_by_the_client() -> None:
+    seen = proof(CLOSED, ends=np.array([[0, 10 * MS, 3], [1, 13 * MS, 0]]))
+    assert seen.send_late_max_s == pytest.approx(1e-6)
+    assert seen.warnings == ()
+
+
+def test_a_pause_of_the_client_counts_in_the_mean() -> None:
+    sends = [[0, 0, 0, 0, 0, 1000, -(1 << 31)], *([n, n, 0, 0, 0, 12 * MS + 1000, 1] for n in range(2, 9)),
+             [9, 1, 0, 0, 0, 92 * MS, 1]]
+    seen = proof(CLOSED, sends=np.array(sends))
+    assert seen.send_late_p50_s == pytest.approx(1e-6)
+    assert seen.send_late_mean_s == pytest.approx(80e-3 / 9, rel=0.01)
+    assert any("users waited" in warning for warning in seen.warnings)
+
+
 def test_a_warm_up_is_no_part_of_the_lag() -> None:
     seen = proof(OPEN, who=np.array([-1, -1, 1, 1]), seen=np.array([90, 90, 11, 12]) * MS)
     assert seen.loop_lag_max_s == 0.0

@@ -6,10 +6,10 @@ from rooftop.stats.distortion import distortion, marked
 
 
 def proof(stamps: StampSource = "kernel", late_p50: float = 0.0, late_p99: float = 0.0,
-          lag: float = 0.0) -> ClientProof:
+          lag: float = 0.0, mean: float | None = None) -> ClientProof:
     return ClientProof(stamps=stamps, send_late_p50_s=late_p50, send_late_p99_s=late_p99, send_late_max_s=late_p99,
                        loop_lag_p99_s=lag, loop_lag_max_s=lag, cpu_share=0.1, streams_asked=1, streams_open_max=1,
-                       connect_p50_s=0.0, connect_max_s=0.0)
+                       connect_p50_s=0.0, connect_max_s=0.0, send_late_mean_s=mean)
 
 
 @pytest.mark.parametrize(("metric", "closed", "given", "moved"), [
@@ -22,6 +22,7 @@ def proof(stamps: StampSource = "kernel", late_p50: float = 0.0, late_p99: float
     ("itl_p99", True, {"lag": 0.004, "stamps": "read"}, 0.004),
     ("tpot_p50", True, {"lag": 0.004, "stamps": "mixed"}, 0.004),
     ("output_tokens_per_s", True, {"late_p50": 0.1}, 5.0),
+    ("output_tokens_per_s", True, {"late_p50": 0.0, "mean": 0.1}, 5.0),
     ("output_tokens_per_s", False, {"late_p50": 0.1}, 0.0),
     ("requests_failed", True, {"late_p50": 0.1, "lag": 1.0, "stamps": "read"}, 0.0),
 ])

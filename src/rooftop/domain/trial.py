@@ -45,7 +45,8 @@ class ClientProof:
 
     `stamps` says where receive times were taken; `merged_share` is the share of token chunks that came in one read
     with another chunk and so share its stamp; `missing_stamps` counts reads without a kernel stamp.
-    `clock_step_s` is how far the wall clock moved against the monotonic one during the level.
+    `clock_step_s` is how far the wall clock moved against the monotonic one during the level.  `send_late_mean_s` is
+    what a closed loop's rates are short by, as a share of a request's time; None in trials of before it was known.
     """
 
     stamps: StampSource
@@ -67,6 +68,7 @@ class ClientProof:
     clock_step_s: float = 0.0
     processes: int = 1
     warnings: tuple[str, ...] = ()
+    send_late_mean_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

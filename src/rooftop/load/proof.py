@@ -37,7 +37,8 @@ def prove(record: Record, replies: tuple[Reply, ...]) -> ClientProof:
         streams_open_max=int(end.get("streams_open_max", 0)), connect_p50_s=_quantile(connect, 0.5),
         connect_max_s=_quantile(connect, 1.0), tls_max_s=_quantile(tls, 1.0), dns_s=float(end.get("dns_s", 0.0)),
         pool_wait_max_s=_pool_wait(record, sends), merged_share=_merged(replies), missing_stamps=missing,
-        clock_step_s=record.step_ns * 1e-9, processes=record.job.processes)
+        clock_step_s=record.step_ns * 1e-9, processes=record.job.processes,
+        send_late_mean_s=float(late.mean()) if len(late) else 0.0)
     return _with_warnings(proof, record, replies)
 
 
@@ -47,10 +48,12 @@ def _quantile(values: NDArray[Any], share_below: float) -> float:
 
 def _lateness(record: Record, sends: Ints, origin: int) -> Ints:
     """Sent minus intended, ns.  Open loop: intended is due.  Closed loop: the moment that freed the user, which is the
-    arrival of the last byte of the reply before, or the origin."""
+    arrival of the last byte of the reply before, its end where that did not come by its last byte (a timeout), or the
+    origin."""
     if record.job.workload.arrivals.kind != "closed" or not len(sends):
         return sends[:, 5] - sends[:, 4]
     last = dict(zip(record.who.tolist(), record.stamps.tolist(), strict=True))
+    last |= {number: at for number, at, how in record.ends.tolist() if how}
     freed = np.array([last.get(after, origin if after < 0 else sent)
                       for after, sent in zip(sends[:, 6].tolist(), sends[:, 5].tolist(), strict=True)])
     late: Ints = np.maximum(0, sends[:, 5] - freed)
@@ -89,7 +92,7 @@ def _with_warnings(proof: ClientProof, record: Record, replies: tuple[Reply, ...
         cause = "the cap on open streams held them back: raise it" if arrivals.concurrency \
             else f"lower the rate, give the client a core of its own, or share the load ({more})"
         told.append(f"1 % of the requests went out {seconds(proof.send_late_p99_s)} late or later: {cause}")
-    idle = proof.send_late_p50_s / typical if closed and typical else 0.0
+    idle = (proof.send_late_mean_s or 0.0) / typical if closed and typical else 0.0
     if idle > IDLE:
         told.append(f"users waited {share(idle)} of a request's time for the client to send their next one: throughput "
                     f"is too low by up to that; give the client a core of its own, or share the load ({more})")

@@ -18,11 +18,12 @@ def distortion(metric: str, value: float, proof: ClientProof, *, closed: bool, r
     TTFT and E2E of an open loop count from when a request was due: what it was sent late is in them, at the median up
     to the median lateness, elsewhere up to that at p99.  Times taken at the read, where the kernel stamps nothing, are
     late by the loop's lag (p99).  A closed loop's rates miss the share of a request's time, `request_s`, that users
-    waited for the client.
+    waited for the client in the mean: a pause of the client counts as much as many small delays.
     """
     kind, _, figure = metric.rpartition("_")
     if metric in _RATES:
-        return value * proof.send_late_p50_s / request_s if closed and request_s else 0.0
+        idle_s = proof.send_late_p50_s if proof.send_late_mean_s is None else proof.send_late_mean_s
+        return value * idle_s / request_s if closed and request_s else 0.0
     if kind not in _STAMPED:
         return 0.0
     moved = 0.0 if proof.stamps in ("kernel", "simulated") else proof.loop_lag_p99_s
