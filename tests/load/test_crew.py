@@ -1,7 +1,9 @@
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,3 +71,18 @@ def test_a_process_that_falls_silent_is_ended(tmp_path: Path, monkeypatch: pytes
     assert got.fault is not None
     assert (got.fault.kind, got.fault.reason) == ("killed", "a load process said nothing for 2 s and was killed")
     assert any(reply.ok for reply in got.replies)
+
+
+@pytest.mark.parametrize(("stage", "waits", "awake", "killed"), [
+    ("level", False, 0.0, True), ("warm-up", True, 0.0, True), (None, True, 0.0, True), ("ready", True, 0.0, False),
+    ("ready", False, 0.0, True), ("level", False, 100.0, False),
+])
+def test_silence_counts_only_where_it_could_be_heard(tmp_path: Path, stage: str | None, waits: bool, awake: float,
+                                                     killed: bool) -> None:
+    now = time.monotonic()
+    with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as process:
+        member = crew.Member(process, tmp_path, now={"stage": stage}, waits=waits, heard_s=now - 1000)
+        crew._end_silent([member], now - awake)
+        assert member.silent == killed
+        assert (member.heard_s > now - 1) != killed
+        process.kill()

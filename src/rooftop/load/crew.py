@@ -66,6 +66,7 @@ def follow(members: tuple[Member, ...], seconds: float | None, tell: Tell) -> No
             if member.process.stdout is not None:
                 selector.register(member.process.stdout, selectors.EVENT_READ, member)
         while selector.get_map():
+            awake_s = time.monotonic()
             for key, _ in selector.select(SILENCE_S / 8):
                 member = key.data
                 member.heard_s = time.monotonic()
@@ -79,16 +80,21 @@ def follow(members: tuple[Member, ...], seconds: float | None, tell: Tell) -> No
                             _let_go(other.process)
                 elif _hear(member, data):
                     before = _report(members, seconds, tell, before)
-            _end_silent([key.data for key in selector.get_map().values()])
+            _end_silent([key.data for key in selector.get_map().values()], awake_s)
             if len(members) > 1 and all(member.now.get("stage") == "ready" or not member.waits for member in members):
                 _set_off(members)
 
 
-def _end_silent(members: list[Member]) -> None:
-    """Kill those that have said nothing for too long, but for those that wait to be set off."""
+def _end_silent(members: list[Member], awake_s: float) -> None:
+    """Kill those that have said nothing for too long, but for those that wait to be set off.
+
+    Where this process itself was held (Ctrl-Z, a terminal that takes nothing) since it was `awake_s`, what they said
+    may be unread: all get their time anew.
+    """
     now = time.monotonic()
+    held = now - awake_s > SILENCE_S / 4
     for member in members:
-        if member.waits and member.now.get("stage") == "ready":
+        if held or (member.waits and member.now.get("stage") == "ready"):
             member.heard_s = now
         elif now - member.heard_s > SILENCE_S:
             member.silent = True
