@@ -151,7 +151,7 @@ SHAPES: list[tuple[str, Said]] = [
     ("node0:1:2 [1] NCCL INFO Channel 00/02 : 0[0] -> 1[1] via P2P/CUMEM",
      {"nccl.transport": ("p2p", "built"), "layout.ranks_seen": ("gpu1", "built")}),
     ("node0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IBext_v8/0/GDRDMA",
-     {"nccl.transport": ("net_ib", "built")}),
+     {"nccl.transport": ("net_ib", "built"), "nccl.gpu_direct": (True, "built")}),
     ("node0:1:2 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels",
      {"nccl.channels": (24, "built")}),
     ("node0:1:2 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
@@ -190,7 +190,9 @@ def test_foreign_prefixes(prefix: str) -> None:
 def test_processes_within_processes() -> None:
     line = ("(EngineCore_DP1 pid=9) (Worker_DP1_TP1_EP3 pid=3) INFO 01-01 10:00:00 [l.py:1] [EP Rank 3/4] Expert "
             "parallelism is enabled. Local/global number of experts: 16/64.")
-    assert read(line) == {"layout.ep": (4, "built"), "layout.ranks_seen": ("dp1 tp1 ep3", "built")}
+    assert read(line) == {"layout.ep": (4, "built"), "layout.tp": (2, "built"), "layout.dp": (2, "built"),
+                          "layout.ranks_seen": ("dp1 tp1 ep3", "built")}
+    assert "layout.tp" not in read(line.replace("DP1_TP1_EP3", "TP1_EP3").replace("DP1", "DP0"))
     assert read("(VllmWorker TP1 pid=3) hello") == {"layout.ranks_seen": ("tp1", "built")}
 
 

@@ -14,7 +14,7 @@ Convert = Callable[[str], Fact | None]
 _LARGEST = frozenset((
     "kv.tokens", "kv.gib_per_gpu", "kv.full_requests", "graphs.memory_gib", "memory.weights_gib",
     "memory.kv_needed_gib", "startup.load_s", "startup.compile_s", "startup.graphs_s", "startup.draft_graphs_s",
-    "startup.total_s", "nccl.channels"))
+    "startup.total_s", "nccl.channels", "error.gpu"))
 _SMALLEST = frozenset(("memory.free_gib", "memory.kv_budget_gib", "limits.fitting_tokens"))
 _LAST = frozenset((
     "live.running", "live.queued", "live.kv_usage", "live.gen_tok_s", "live.prompt_tok_s", "prefix_cache.hit_rate",

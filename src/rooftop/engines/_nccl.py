@@ -45,6 +45,8 @@ class Nccl:
             kind = next((name for name, pattern in _TRANSPORTS if pattern.search(way)), None)
             if kind:
                 self._transports[kind] = line
+            if kind == "net_ib" and "/GDRDMA" in way:
+                self._notes.add("nccl.gpu_direct", True, "built", line)
         if count:
             self._notes.add("nccl.channels", int(count["n"]), "built", line)
         if _REFUSED in body:

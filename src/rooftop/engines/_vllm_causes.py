@@ -75,6 +75,10 @@ CAUSES: tuple[Cause, ...] = (
            r"(?:World size|Tensor parallel size) \((?P<world>\d+)\) (?:is larger than|"
            r"cannot be larger than) the number "
            r"of available GPUs \((?P<gpus>\d+)\)", "the layout needs {world} GPUs and {gpus} are here"),
+    _cause("layout_not_supported",
+           r"ensure that world_size \((?P<world>\d+)\) is less than (?:than )?max local gpu count \((?P<gpus>\d+)\)",
+           "the layout needs {world} GPUs and {gpus} are here: over nodes, start it with "
+           "--distributed-executor-backend ray"),
     _cause("layout_not_supported", r"number of required \w*GPUs exceeds|Cannot provide a placement group requiring",
            "the layout needs more GPUs than there are"),
     _cause("layout_not_supported",
@@ -222,7 +226,7 @@ OOM_STAGES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"profile_run|determine_available_memory|_dummy_run|execute_model|warming_up_model|profile_cudagraph|"
          r"_dummy_sampler",
          "oom_compute", "lower --max-num-batched-tokens or --max-num-seqs"),
-        (r"load_model|load_weights|initialize_model|create_weights|process_weights_after_loading|weight_loader|"
+        (r"load_model|load_weights|initialize_model|create_weights|process_weights_after_loading|weight_loader|repack|"
          r"get_model\b|make_layers|_init_model\b|model_class\(|maybe_offload_to_cpu",
          "oom_weights", "a smaller weight format, more GPUs (tp or pp), or --cpu-offload-gb"),
     ))

@@ -183,12 +183,11 @@ def _graphs(settings: Mapping[str, Any]) -> Iterator[tuple[str, Fact]]:
         mode = "none"
     elif mode is None and "cudagraph_mode" not in inner and _text(inner, "use_cudagraph") == "true":
         mode = "full" if _text(inner, "full_cuda_graph") == "true" else "piecewise"
-    if mode is None:
-        return
-    yield "graphs.decode.mode", MODES[mode][0]
-    yield "graphs.prefill.mode", MODES[mode][1]
+    if mode is not None:
+        yield "graphs.decode.mode", MODES[mode][0]
+        yield "graphs.prefill.mode", MODES[mode][1]
     largest = whole(_text(inner, "max_cudagraph_capture_size") or _text(inner, "max_capture_size"))
-    if mode != "none" and largest:
+    if mode != "none" and largest and _text(inner, "use_cudagraph") != "false":
         yield "graphs.decode.max_batch", largest
 
 

@@ -85,6 +85,8 @@ class Ranks:
         if len(self.worlds) == 1:
             world, line = next(iter(self.worlds.items()))
             self._note_sizes(world, line, replicas, notes)
+        elif not self.worlds:
+            self._note_sizes_of_experts(notes)
         if "dcp" in self.highest:
             asked = [value for value in notes.values("layout.dcp", "resolved") if value == self._top("dcp") + 1]
             if asked:
@@ -103,6 +105,15 @@ class Ranks:
                 notes.add("layout.ep", ranks.pop(), "built", self.highest["ep"][1])
         elif replicas:
             notes.add("layout.world_size", world * replicas, "built", line)
+
+    def _note_sizes_of_experts(self, notes: Notes) -> None:
+        """Without a rank line the expert-parallel size, tp x pcp x dp, may leave one tp and one dp."""
+        experts = notes.values("layout.ep", "built")
+        fits = [fit for fit in self._solve(int(experts[0])) if fit["pp"] == 1] if len(experts) == 1 else []
+        for axis in ("tp", "dp"):
+            sizes = {fit[axis] for fit in fits}
+            if len(sizes) == 1 and self._top(axis):
+                notes.add(f"layout.{axis}", sizes.pop(), "built", self.highest[axis][1])
 
     def _replicas(self, notes: Notes) -> int | None:
         """Engines of their own, where the highest named is the last that was asked for."""

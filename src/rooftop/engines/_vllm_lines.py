@@ -97,6 +97,10 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"Available KV cache memory: (?P<gib>-?[\d.]+) ?GiB", Say("memory.kv_budget_gib", "resolved", "gib", _gib)),
     shape(r"the rest of the memory reserved for KV Cache is (?P<gib>-?[\d.]+) ?GiB",
           Say("memory.kv_budget_gib", "resolved", "gib", _gib)),
+    shape(r"Memory profiling results: .*kv_cache_size=(?P<gib>-?[\d.]+) ?GiB, "
+          r"gpu_memory_utilization=(?P<share>\d\.\d+)",
+          Say("memory.kv_budget_gib", "resolved", "gib", _gib),
+          Say("limits.memory_share", "resolved", "share", number)),
     # lengths
     shape(r"Using max model len (?P<length>\d+)", Say("limits.max_model_len", "resolved", "length", whole)),
     shape(r"Auto-fit max_model_len: reduced from \d+ to (?P<length>\d+)",
@@ -151,6 +155,8 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"Using (?P<linear>\w+)(?: backend)? for (?:NVFP4|MXFP8|MXFP4) GEMM",
           Say("quant.linear_kernel", "resolved", "linear", word)),
     shape(r"Selected (?P<linear>\w+) for \w*Linear\w*", Say("quant.linear_kernel", "resolved", "linear", word)),
+    shape(r"quantization method (?P<name>\w+) is not supported for the current GPU",
+          Say("quant.method", "asked", "name", word)),
     shape(r"VLLM_ATTENTION_BACKEND=(?P<name>\w+)", Say("attention.backend", "asked", "name", word)),
     # communication
     shape(r"[Cc]ustom all_?reduce is (?P<off>disabled)|Setup [Cc]ustom all_?reduce (?P<failed>failed)|"
@@ -168,6 +174,7 @@ SHAPES: tuple[Shape, ...] = (
     shape(r"(?P<off>[Dd]isabling prefix cach)|[Pp]refix caching is (?P<not>disabled|not supported)",
           Say("prefix_cache.enabled", "resolved", 0, constant(False)), supersedes=True),
     shape(r"Mean acceptance length: (?P<n>[\d.]+)", Say("spec.accept_length", "used", "n", number)),
+    shape(r"(?P<on>Loading drafter model)", Say("spec.enabled", "resolved", "on", constant(True))),
     shape(r"(?P<on>SpecDecoding metrics|Speculative metrics): ", Say("spec.enabled", "used", "on", constant(True))),
     # live state
     shape(r"Avg prompt throughput: (?P<prompt>[\d.]+) tokens/s, Avg generation throughput: (?P<gen>[\d.]+) tokens/s, "
@@ -227,6 +234,8 @@ _FLASHINFER = re.compile(
     r"Using FlashInfer (?:FP8 MoE |MXFP4 \w+ ?)?(?P<kind>CUTLASS|TRTLLM)?[\w ]*(?:backend|kernels) for")
 _PLAIN_MOE = re.compile(r"Using (\w+?)(?:Experts)? MoE backend\s*$")
 _LOADED = re.compile(r"Loading weights took (?P<s>[\d.]+) s")
+_SCALED = re.compile(r"Using KV cache scaling factor [\d.]+ for (?P<dtype>fp8\w*)")
+_WEIGHT_ONLY = re.compile(r"native support for (?P<format>FP8) computation but")
 _GROUP = re.compile(r"Using \[(?P<names>[^\]]*)\] all-reduce backends.*?group '(?P<group>[^']*)'")
 
 
@@ -240,6 +249,7 @@ class Kernels:
         self._experts: list[tuple[Line, str]] = []
         self._groups: list[tuple[bool, Line, str]] = []
         self._loads: list[tuple[Line, float | None]] = []
+        self._scaled: list[tuple[Line, str | None]] = []
 
     def read(self, line: Line) -> None:
         """Read one line."""
@@ -260,6 +270,11 @@ class Kernels:
         loaded = _LOADED.search(body)
         if loaded:
             self._loads.append((line, number(loaded["s"])))
+        scaled, weight_only = _SCALED.search(body), _WEIGHT_ONLY.search(body)
+        if scaled:
+            self._scaled.append((line, kv_dtype(scaled["dtype"])))
+        if weight_only and line.process not in self._drafting:
+            self._formats.append((line, word(weight_only["format"])))
         all_reduce = _GROUP.search(body)
         if all_reduce:
             name = _first(all_reduce["names"])
@@ -292,6 +307,9 @@ class Kernels:
         if not self._notes.values("startup.load_s", "built"):
             for line, seconds in self._loads:
                 self._notes.add("startup.load_s", seconds, "built", line)
+        if not self._notes.values("kv.dtype", "resolved"):
+            for line, dtype in self._scaled:
+                self._notes.add("kv.dtype", dtype, "resolved", line)
         preferred = [group for group in self._groups if group[0]] or self._groups
         if preferred:
             _, line, name = preferred[-1]

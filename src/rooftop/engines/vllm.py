@@ -93,9 +93,7 @@ def _read_settings(line: Line, following: Sequence[Line], notes: Notes) -> bool:
     elif "vllm" in line.body and " -" in line.body:
         note_settings(notes, command_line(line.body) or {}, "asked", line)
         return False
-    elif (mode := _MODE.search(line.body)) is not None:
-        largest = _LARGEST.search(line.body)
-        inner = ", ".join(found[0] for found in (mode, largest) if found)
+    elif inner := ", ".join(found[0] for found in (_MODE.search(line.body), _LARGEST.search(line.body)) if found):
         note_settings(notes, {"compilation_config": f"{{{inner}}}"}, "resolved", line)
     else:
         return False
