@@ -145,6 +145,8 @@ MEMORY: list[tuple[str, str, Facts]] = [
     ("0.5.12 fp8", f"{T} TP0] Using KV cache dtype: torch.float8_e4m3fn\n"
      f"{T} TP0] KV Cache is allocated. dtype: torch.float8_e4m3fn, #tokens: 879872, K size: 13.43 GB, V size: 13.43 GB",
      {"kv.dtype": ("fp8_e4m3", "built"), "kv.tokens": (879872, "built"), "kv.gib_per_gpu": (26.86, "built")}),
+    ("a format that the GPU lacks", "ValueError: The quantization method fp8 is not supported for the current GPU. "
+     "Minimum capability: 89. Current capability: 80.", {"quant.method": ("fp8", "asked")}),
     ("dtype alone", f"{T}] Using KV cache dtype: torch.float8_e5m2", {"kv.dtype": ("fp8_e5m2", "resolved")}),
     ("an upper bound is no pool", f"{T}] KV Cache VA upper bound. dtype: torch.bfloat16, #tokens: 900000, K size: "
      f"90.00 GB, "

@@ -195,8 +195,9 @@ CAUSES: tuple[Cause, ...] = _causes(
 
 # Lines that look like trouble in every start and are none.
 HARMLESS = re.compile(
-    r"Ignore import error|UserWarning|FutureWarning|DeprecationWarning|is deprecated|Falling back to "
-    r"UnquantizedLinearMethod|Fail to set RLIMIT|server_args ?=|launch_server:|leaked instance|TTS is disabled")
+    r"Ignore import error|UserWarning(?!.*NVIDIA driver on your system)|FutureWarning|DeprecationWarning|"
+    r"is deprecated|Falling back to UnquantizedLinearMethod|"
+    r"Fail to set RLIMIT|server_args ?=|launch_server:|leaked instance|TTS is disabled")
 
 # Within a traceback: (exception, frame or source line, kind, remedy).
 TRACES: tuple[tuple[re.Pattern[str], re.Pattern[str], str, str], ...] = tuple(
@@ -230,6 +231,7 @@ OOM_STAGES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
          "oom_kv", "lower --mem-fraction-static or --max-total-tokens, or a smaller --kv-cache-dtype"),
         (r"event_loop|run_batch|forward_batch|forward_extend|forward_decode|_dummy_run|autotune|model_runner\.forward",
          "oom_compute", "lower --chunked-prefill-size, --max-running-requests or --mem-fraction-static"),
-        (r"load_model|load_weights|initialize_model|create_weights|process_weights_after_loading|weight_loader|get_model\b",
+        (r"load_model|load_weights|initialize_model|create_weights|process_weights_after_loading|weight_loader|repack|"
+         r"get_model\b",
          "oom_weights", "a smaller weight format, more GPUs (tp or pp), or --cpu-offload-gb"),
     ))

@@ -202,16 +202,22 @@ def _read_trace(trace: _Trace, exception: str, line: Line) -> list[Found]:
 
 
 def _silent(lines: Sequence[Line], ready: int) -> Found | None:
-    """A start whose last words are those of compiling, or of GPUs that begin to talk."""
+    """A start whose last words are those of compiling, or of GPUs that begin to talk.
+
+    Prefill alone is no traffic: the warm-up request comes before the server says ready, and kernels compile under it.
+    """
     told = [line for line in lines if line.body.strip() and not _DULL.match(line.body)]
-    if ready or not told:
+    if not told or (ready and any(_serves(line) and "Prefill batch" not in line.body for line in lines)):
         return None
     compiling = [line for line in told if _COMPILING.search(line.body) and "100%|" not in line.body]
     last = compiling[-1] if compiling else told[-1]
-    if compiling and not any(_COMPILED.search(line.body) for line in told if line.number > last.number):
+    if compiling and last.number > ready and not any(
+            _COMPILED.search(line.body) for line in told if line.number > last.number):
         return Found("compile_in_progress_not_hang", last.body,
                       "not a hang: wait (10 to 20 minutes are usual), and keep the kernel caches for the next start "
                       "(python -m sglang.compile_deep_gemm makes them before)", last.number)
+    if ready:
+        return None
     last = told[-1]
     talk = [match for line in told[-3:] if (match := _TALK.search(line.body))]
     ranks = {line.process for line in told if line.process}

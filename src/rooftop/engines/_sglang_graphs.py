@@ -120,7 +120,7 @@ class Graphs:
                          default["backend"] or default["part"], line)
         elif _PREFILL_OFF.search(body):
             self._notes.add("graphs.prefill.mode", "off", "built", line)
-        elif _OFF.search(body) and "piecewise" not in body:
+        elif _OFF.search(body):
             self._notes.add("graphs.decode.mode", "off", "resolved", line, supersedes=True)
             self._notes.add("graphs.prefill.mode", "off", "resolved", line, supersedes=True)
 

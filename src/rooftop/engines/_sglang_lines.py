@@ -201,6 +201,8 @@ SHAPES: tuple[Shape, ...] = (
           Say("overlap.enabled", "resolved", "off", constant(False)), supersedes=True),
     shape(r"(?P<on>overlap schedule is turned on)", Say("overlap.enabled", "resolved", "on", constant(True))),
     # numbers of an error
+    shape(r"quantization method (?P<name>\w+) is not supported for the current GPU",
+          Say("quant.method", "asked", "name", word)),
     shape(r"= (?P<width>\d+) is not divisible by (?:weight quantization )?(?:\w+ = )?(?P<block>\d+)\b",
           Say("error.width", "resolved", "width", whole), Say("error.multiple_of", "resolved", "block", whole)),
     shape(r"AssertionError: (?P<width>\d+) is not divisible by (?P<block>\d+)",
