@@ -76,7 +76,8 @@ DEGRADED = _table(
      "n-gpu-layers is not in force: a build for this GPU, or a driver that it finds"),
 )
 _HOST_KV = re.compile(r"(?:CPU|CUDA_Host|ROCm_Host|Vulkan_Host)\s+KV buffer size\s*=\s*[1-9][\d.]* MiB")
-_GPU_BUFFER = re.compile(r"(?:CUDA|ROCm|Vulkan|SYCL|MTL)\d* (?:model )?buffer size")
+_GPU_BUFFER = re.compile(r"(?:CUDA|ROCm|Vulkan|SYCL|MTL)\d* (?:model )?buffer size|"
+                         r"offloaded [1-9]\d*/\d+ layers to GPU")
 
 
 def kv_on_host(lines: list[Line]) -> Line | None:

@@ -71,7 +71,13 @@ def _from_object(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     message = next((found[key] for key in _MESSAGE if isinstance(found.get(key), str)), None)
-    return text if message is None else _COLOUR.sub("", message).rstrip("\r\n")
+    if message is None:
+        return text
+    if "function" in found:  # a record of llama-server itself (early 2024): the message and the figures beside it
+        figures = (f"{key}={value}" for key, value in found.items() if key not in ("line", "timestamp")
+                   and isinstance(value, int) and not isinstance(value, bool))
+        message = " ".join((message, *figures))
+    return _COLOUR.sub("", message).rstrip("\r\n")
 
 
 def _width(lines: Sequence[str]) -> int:
