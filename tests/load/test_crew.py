@@ -42,6 +42,7 @@ def test_a_warm_up_that_fails_in_one_process_ends_them_all(tmp_path: Path) -> No
         got = measure(Job(Target((server.url,), "truth", api="completions"), asked, str(tmp_path), processes=2), slow)
     assert got.fault is not None
     assert got.fault.kind == "warm-up"
+    assert got.fault.reason.startswith("1 of 2 requests of the warm-up failed: http 500")
     assert got.replies == ()
 
 

@@ -285,3 +285,12 @@ def test_a_servers_words_cannot_steer_the_terminal() -> None:
         done = rooftop("bench", tiny.url)
     assert done.code == 2
     assert "several models: a\ufffd[2J, b\ufffd" in done.err
+
+
+def test_half_a_character_in_a_servers_words_is_shown_escaped() -> None:
+    with serving(Tiny(models=({"id": "tiny\ud800", "max_model_len": 2048},))) as tiny:
+        good = measure(tiny.url, "--json", "--report", "page.html")
+        bad = measure(tiny.url, "--model", "none", "--json")
+    assert good.json["trials"][0]["model"] == "tiny\ud800"
+    assert "tiny" in Path("page.html").read_text(encoding="utf-8")
+    assert "tiny\ud800" in bad.json["error"]["what"]

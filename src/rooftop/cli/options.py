@@ -59,7 +59,7 @@ def check_place(report: Path) -> None:
 def write(path: Path, text: str) -> None:
     """Write a file that the user named.  Raises BadInput where that cannot be."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise BadInput(f"the report cannot be written: {error.strerror}", where=str(path),
                        remedy="name another place with --report; the measurements are in the store") from error

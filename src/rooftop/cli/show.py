@@ -158,9 +158,13 @@ def show_error(error: RooftopError, as_json: bool = False) -> None:
 
 
 def show_json(content: Any) -> None:
-    """Any noun or table of nouns as JSON on stdout, with its schema number."""
+    """Any noun or table of nouns as JSON on stdout, with its schema number.
+
+    A server's words may hold half of a character (a lone surrogate), which no UTF-8 can hold: it is escaped.
+    """
     plain = codec.to_plain(content)
-    click.echo(json.dumps({"schema": codec.SCHEMA, **plain}, indent=2, ensure_ascii=False))
+    text = json.dumps({"schema": codec.SCHEMA, **plain}, indent=2, ensure_ascii=False)
+    click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def _trial(trial: Trial, measurements: Sequence[Measurement]) -> dict[str, Any]:

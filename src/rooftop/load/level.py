@@ -123,8 +123,10 @@ def read_spool(folder: Path, *, keep_text: bool = False) -> Level:
     fault = _fault(end, replies)
     if end is not None and end.get("why") == "warm-up failed":
         warm = [read_reply(taken) for one in records for taken in requests(one, warmup=True)]
-        kind, words = _most_frequent(warm)
-        fault = Fault("warm-up", f"all {len(warm)} requests of the warm-up failed: {kind}: {words}",
+        bad = [reply for reply in warm if not reply.ok and reply.error != "stopped"]
+        kind, words = _most_frequent(bad)
+        many = f"all {len(warm)}" if len(bad) == len(warm) else f"{len(bad)} of {len(warm)}"
+        fault = Fault("warm-up", f"{many} requests of the warm-up failed: {kind}: {words}",
                       remedy="check the URL, the model's name and the key; the server's log may say more")
     wanted, why = record.job.workload.stop.precision, (end or {}).get("why")
     notes = (*((f"output tokens/s was not known to {share(wanted)} when the level ended by its {why}",)
