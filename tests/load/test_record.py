@@ -1,3 +1,5 @@
+import errno
+import os
 import struct
 from pathlib import Path
 
@@ -102,3 +104,31 @@ def test_a_read_without_a_stamp_has_its_own_time() -> None:
     stamps = np.frombuffer(MISSING.pack(-1, 77), dtype="<i8").reshape(-1, 2)
     times, lost, _ = _monotonic(stamps, np.array([(0, WALL)], np.int64), np.array([99], np.int64))
     assert (times.tolist(), lost.tolist()) == ([77], [True])
+
+
+def test_half_a_batch_on_a_full_disk_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Space may come back: a batch after a broken one must not be read as its rest."""
+    writer = Writer(tmp_path)
+    true, room = os.write, [300]
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if room and not room[0]:
+            room.clear()
+            raise OSError(errno.ENOSPC, "full")
+        taken = true(descriptor, data[:room[0]] if room else data)
+        if room:
+            room[0] -= taken
+        return taken
+
+    for number in range(3):
+        writer.ends.extend((number, 1, 0))
+        writer.words.append((number, "x" * 100))
+        if number == 1:
+            monkeypatch.setattr(os, "write", write)
+            writer.words.append((number, "x" * 1000))
+            with pytest.raises(OSError, match="full"):
+                writer.flush()
+        else:
+            writer.flush()
+    writer.close()
+    assert sorted(raw_answers(memoryview((tmp_path / "reads.bin").read_bytes()))) == [0, 2]

@@ -79,13 +79,15 @@ class Writer:
     loop that read something (monotonic ns) and the number of reads in it.  clocks: pairs of monotonic and wall time.
     """
 
-    __slots__ = ("clocks", "ends", "fd", "laps", "page", "sends", "sizes", "stamps", "used", "view", "who", "words")
+    __slots__ = ("clocks", "ends", "fd", "laps", "page", "sends", "sizes", "stamps", "used", "view", "who", "words",
+                 "written")
 
     def __init__(self, folder: Path) -> None:
         self.fd = os.open(folder / "reads.bin", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.page = bytearray(BATCH_BYTES + READ_MOST)
         self.view = memoryview(self.page)
         self.used = 0
+        self.written = os.fstat(self.fd).st_size
         self.who, self.sizes = array("i"), array("I")
         self.stamps = bytearray()
         self.laps, self.sends, self.ends, self.clocks = array("q"), array("q"), array("q"), array("q")
@@ -100,7 +102,8 @@ class Writer:
         self.clocks.extend(best[1:])
 
     def flush(self) -> None:
-        """Write the batch.  Raises OSError (a full disk); the batch on disk is then incomplete and will be ignored."""
+        """Write the batch.  Raises OSError (a full disk); what was written of the batch is then cut off again, so that
+        a later one is not read as its rest."""
         if not (self.who or self.sends or self.ends or self.clocks):
             return
         words = json.dumps(self.words).encode() if self.words else b""
@@ -115,8 +118,14 @@ class Writer:
         self.words.clear()
         self.used = 0
         left = memoryview(whole)
-        while left:
-            left = left[os.write(self.fd, left):]
+        try:
+            while left:
+                left = left[os.write(self.fd, left):]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, self.written)
+            raise
+        self.written += len(whole)
 
     def close(self) -> None:
         """Let go of the file."""
