@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -483,3 +484,20 @@ def test_a_disk_too_full_for_a_last_word_is_named(server: Truth, tmp_path: Path)
     level = measure(job(server.url, closed(2), tmp_path), prompts(2))
     assert level.fault is not None
     assert level.fault.kind == "spool"
+
+
+@pytest.mark.parametrize("comment", [b": keep-alive\n\n", b": ping - 2026-01-01 00:00:00.000000+00:00\r\n\r\n"])
+def test_comments_of_a_proxy_are_no_sign_of_life(tmp_path: Path, comment: bytes) -> None:
+    def answer(client: socket.socket) -> None:
+        client.recv(65536)
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(600):
+                time.sleep(0.05)
+                client.sendall(b"%x\r\n%b\r\n" % (len(comment), comment))
+
+    door = socket.create_server(("127.0.0.1", 0))
+    with threaded(door, answer):
+        asked = job(f"http://127.0.0.1:{door.getsockname()[1]}", closed(1, users=1), tmp_path, timeout_s=0.4)
+        level = measure(asked, prompts(1))
+    assert [reply.error for reply in level.replies] == ["timeout"]

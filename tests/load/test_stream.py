@@ -230,3 +230,11 @@ def test_no_header_makes_a_reply_large(raw: bytes) -> None:
     raw %= b"x" * 1_000_000
     reply = read_reply(Taken(0, 0, 0, raw, [len(raw)], [5], 9, "eof"))
     assert len(reply.detail) + len(reply.finish) < 1000
+
+
+@pytest.mark.parametrize(("read", "alive"), [
+    (b"x", False), (b"1\r\n:\r\n", False), (b"f\r\n: keep-alive\n\n\r\n", False), (b": ping\n\n", False),
+    (b"data: [DONE]\n\n", True), (b'll}]}\n\n', True), (b": ping\n\ndata: {}\n\n", True), (b"0\r\n\r\n", True),
+])
+def test_signs_of_life(read: bytes, alive: bool) -> None:
+    assert stream.is_alive(memoryview(read)) == alive

@@ -15,7 +15,7 @@ from rooftop.load.endpoint import Endpoint
 from rooftop.load.pace import Pace, Waiting, gather_s
 from rooftop.load.pool import Pool
 from rooftop.load.spool import BATCH_BYTES, ENDS, MISSING, NOTHING, READ_MOST, Writer
-from rooftop.load.stream import UNREADABLE, ends_line, unreadable
+from rooftop.load.stream import SHORT, UNREADABLE, is_alive, unreadable
 
 if TYPE_CHECKING:
     import ssl
@@ -289,7 +289,7 @@ class Drive:
         writer.used = end = used + count
         data = writer.view[used:end]
         connection.received += count
-        if count > 16 or ends_line(data):
+        if count > SHORT or is_alive(data):
             connection.heard_ns = now
         try:
             connection.parser.feed_data(data)

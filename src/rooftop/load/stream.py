@@ -13,6 +13,7 @@ from rooftop.domain.reply import CountSource
 from rooftop.load.chunk import Chunk, read_chunk
 
 MAX_BODY = 1 << 28
+SHORT = 64
 _BLANK = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 _STRING = re.compile(rb'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
@@ -83,10 +84,14 @@ def unreadable(error: Exception) -> str:
     return f"not HTTP/1.1: {error}"
 
 
-def ends_line(data: memoryview) -> bool:
-    """A short read counts as a sign of life only where it ends a line of the stream, so that a trickle does not."""
+def is_alive(data: memoryview) -> bool:
+    """Whether a short read is a sign of life: it ends an event, so that a trickle is none; nor is a comment, which
+    proxies and event libraries send for ever though the engine behind them hangs.
+    """
     short = data.tobytes()
-    return b"\n\n" in short or b"\r\n\r\n" in short
+    if b"\n\n" not in short and b"\r\n\r\n" not in short:
+        return False
+    return b"data" in short or not (short.startswith(b":") or b"\n:" in short)
 
 
 def unframe(raw: bytes, sizes: Sequence[int], *, closed: bool = True) -> Response:
