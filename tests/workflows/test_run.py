@@ -15,9 +15,9 @@ from rooftop.domain.launch import Claim, Fault
 from rooftop.domain.progress import silent
 from rooftop.domain.trial import Trial
 from rooftop.domain.workload import Arrivals, Stop, Workload
-from rooftop.errors import BadInput, StoreFailed
+from rooftop.errors import BadInput, ServerRefused, StoreFailed
 from rooftop.load import level as levels
-from rooftop.load.job import Job, Target
+from rooftop.load.job import Job, Prompt, Target
 from rooftop.load.script import Script
 from rooftop.load.target import probe
 from rooftop.load.truth import Truth
@@ -43,6 +43,27 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def measured(server: Truth, store: Store, seen: Seen | None = None, load: Workload = LOAD) -> Trial:
     return run_level(probe((server.url,)), load, Slot(PLAN, launch(), "s", 3), store=store, tell=silent, seen=seen)
+
+
+def test_prompts_of_another_length_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"model": "truth", "prompt": "a", "max_tokens": 4, "stream": true}'
+    odd = [Prompt(body, tokens, 4) for tokens in (16, 16, 16, 15, None, 17)]
+    monkeypatch.setattr(room.prompts, "make_prompts", lambda *_, **__: (iter(odd), ()))
+    with Truth() as server:
+        trial = run_level(Target((server.url,), "truth", "completions"), LOAD, Slot(PLAN), store=store, tell=silent)
+    assert sum("2 of 4 prompts are not 16 tokens long" in note for note in trial.notes) == 1
+
+
+def test_a_tokenizer_that_fails_on_the_way_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Iterator[Prompt]:
+        yield Prompt(b"{}", 16, 4)
+        raise ServerRefused("no more ids")
+
+    monkeypatch.setattr(room.prompts, "make_prompts", lambda *_, **__: (broken(), ()))
+    with Truth() as server, pytest.raises(ServerRefused, match="no more ids"):
+        run_level(Target((server.url,), "truth", "completions"), LOAD, Slot(PLAN), store=store, tell=silent)
+    assert spools(store) == []
+    assert list(store.trials()) == []
 
 
 def spools(store: Store) -> list[Path]:

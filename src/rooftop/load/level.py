@@ -5,7 +5,7 @@ import select
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -42,7 +42,7 @@ class Level:
     origin_ns: int = 0
 
 
-def measure(job: Job, prompts: Sequence[Prompt], *, tell: Tell = silent, keep_text: bool = False) -> Level:
+def measure(job: Job, prompts: Iterable[Prompt], *, tell: Tell = silent, keep_text: bool = False) -> Level:
     """Run one level in a load process and read back what came.
 
     Prompts go out in order, those of the warm-up first.  Ctrl-C and SIGTERM end the level early and keep what was

@@ -45,26 +45,15 @@ class Source:
 
 
 def make_prompts(target: Target, workload: Workload, count: int, *, tokenizer: str = "",
-                 seed_salt: str = "") -> tuple[tuple[Prompt, ...], tuple[str, ...]]:
-    """`count` prompts for a level, and notes on what is not exact about them; arguments and errors as `open_source`."""
-    source = open_source(target, workload, tokenizer=tokenizer, seed_salt=seed_salt)
-    prompts = source.take(0, count)
-    asked = workload.input_tokens
-    off = [prompt.input_tokens for prompt in prompts if prompt.input_tokens not in (None, asked)]
-    if not off:
-        return prompts, source.notes
-    note = f"{len(off)} of {count} prompts are not {asked} tokens long but near it: no text of that length was found"
-    return prompts, (*source.notes, note)
+                 seed_salt: str = "") -> tuple[Iterator[Prompt], tuple[str, ...]]:
+    """`count` prompts for a level, made in batches as they are asked for, and notes on what is not exact about them.
 
-
-def iterate_prompts(target: Target, workload: Workload, *, tokenizer: str = "",
-                    seed_salt: str = "") -> Iterator[Prompt]:
-    """The prompts of `make_prompts` without an end, made in small batches as they are asked for."""
+    The server has been asked all that it is asked by then, but for a tokenizer of its own.  Arguments and errors as
+    `open_source`; the server's tokenizer may also raise while prompts are made.
+    """
     source = open_source(target, workload, tokenizer=tokenizer, seed_salt=seed_salt)
-    start = 0
-    while True:
-        yield from source.take(start, BATCH)
-        start += BATCH
+    return (prompt for start in range(0, count, BATCH)
+            for prompt in source.take(start, min(BATCH, count - start))), source.notes
 
 
 def open_source(target: Target, workload: Workload, *, tokenizer: str = "", seed_salt: str = "") -> Source:

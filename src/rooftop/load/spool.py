@@ -6,7 +6,7 @@ import os
 import struct
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ ENDS = ("", "eof", "reset", "timeout", "stopped", "malformed", "too large", "con
 NOTHING = -(1 << 31)  # no request: in `ends` the origin of a phase, in `sends` a request that nothing freed
 
 
-def write_job(job: Job, prompts: Sequence[Prompt]) -> None:
+def write_job(job: Job, prompts: Iterable[Prompt]) -> None:
     """Put a job and its prompts into its spool folder, for the load process.  Raises StoreFailed."""
     folder = Path(job.spool)
     try:

@@ -16,7 +16,7 @@ from rooftop.domain.plan import Plan
 from rooftop.domain.progress import Tell
 from rooftop.domain.trial import Sample, Trial
 from rooftop.domain.workload import Workload
-from rooftop.errors import BadInput, StoreFailed
+from rooftop.errors import BadInput, ServerRefused, ServerUnreachable, StoreFailed
 from rooftop.hardware.local import surroundings, this_machine
 from rooftop.load import level as levels
 from rooftop.load import prompts
@@ -75,7 +75,11 @@ def run_level(target: Target, workload: Workload, slot: Slot, *, store: Store, t
     head = replace(head, notes=(*target.notes, *notes))
     job = Job(target=target, workload=workload, spool=str(spool), timeout_s=slot.timeout_s, processes=slot.processes)
     with _owned(spool, head), watching(seen.sources) as watch:
-        level = hidden(levels.measure(job, made, tell=tell), target)
+        try:
+            level = hidden(levels.measure(job, made, tell=tell), target)
+        except (BadInput, ServerRefused, ServerUnreachable):  # the server's tokenizer failed: nothing was sent
+            shutil.rmtree(spool, ignore_errors=True)
+            raise
         trial = finished(head, level, samples=watch.samples(level.origin_ns), notes=watch.notes)
         failed = trial.fault is not None or not all(reply.ok for reply in trial.replies)
         death = seen.death() if failed and not trial.unfinished else None
@@ -103,7 +107,15 @@ def finished(head: Trial, level: levels.Level, *, samples: Sequence[Sample] = ()
     return replace(head, surroundings=around, replies=level.replies, client=level.client, fault=level.fault,
                    measured_s=level.measured_s,
                    samples=tuple(samples), started_at=level.started_at or head.started_at,
-                   notes=(*head.notes, *level.notes, *notes))
+                   notes=(*head.notes, *_lengths(head.workload, level), *level.notes, *notes))
+
+
+def _lengths(workload: Workload, level: levels.Level) -> tuple[str, ...]:
+    """A note where prompts of known length are not as long as was asked."""
+    asked = workload.input_tokens
+    off = sum(reply.asked_input_tokens not in (0, asked) for reply in level.replies)
+    return (f"{off} of {len(level.replies)} prompts are not {asked} tokens long but near it: no text of that length "
+            "was found",) if off else ()
 
 
 def hidden(level: levels.Level, target: Target) -> levels.Level:
