@@ -155,8 +155,7 @@ def spend(command: list[str], folder: Path) -> tuple[float, float, int]:
     """Run a client on its core: wall and processor seconds of its tree, its start on the monotonic clock."""
     with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as err:
         begun = time.monotonic_ns()
-        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=folder, preexec_fn=_on_client_core,
-                                   env=os.environ | {"HF_HUB_OFFLINE": "1"})
+        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=folder, preexec_fn=_on_client_core)
         _, status, usage = os.wait4(process.pid, 0)
     wall = (time.monotonic_ns() - begun) * 1e-9
     process.returncode = os.waitstatus_to_exitcode(status)

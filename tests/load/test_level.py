@@ -240,7 +240,7 @@ def lines_of(process: "subprocess.Popen[bytes]", count: int) -> None:
 
 def test_a_killed_run_is_read_back(server: Truth, tmp_path: Path) -> None:
     with start_child(server.url, tmp_path, 60) as process:
-        lines_of(process, 4)
+        lines_of(process, 7)
         process.kill()
     level = read_spool(tmp_path)
     assert level.fault is not None

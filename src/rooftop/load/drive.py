@@ -214,7 +214,7 @@ class Drive:
         while not self.stopping and not self.fault:
             now = _clock()
             if now >= next_tick:
-                next_tick = now + SECOND_NS // 2
+                next_tick = now + min(SECOND_NS // 2, max(SECOND_NS // 20, now - self.origin_ns))
                 self._tick(now)
             if not pace.closed:
                 self._send_due(pace)
@@ -368,7 +368,7 @@ class Drive:
     # --- once in a while
 
     def _tick(self, now: int) -> None:
-        """Twice a second: silent streams, clocks, what is to go to disk, progress."""
+        """Twice a second, more often at first: silent streams, clocks, what is to go to disk, progress."""
         for connection in list(self.pool.connections.values()):
             if connection.state == "busy":
                 if now - connection.heard_ns > self.timeout_ns:
