@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooftop import _tables as tables
+from rooftop import store as store_module
 from rooftop.domain.launch import Launch
 from rooftop.domain.trial import Reply, Trial
 from rooftop.errors import BadInput, RooftopError, StoreFailed
@@ -457,3 +458,26 @@ def test_kill_9_at_any_moment_leaves_every_stored_trial_whole(path: Path) -> Non
             assert len(stored) <= len(told) + round_ + 1
     for name, found in stored.items():
         assert found == trial(name, replies=1 + int(name.rpartition("-")[2]) % 40)
+
+
+class Beside:
+    """A connection to an empty file in which another rooftop makes its store after the first look."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.db = path, sqlite3.connect(path)
+        self.looks = 0
+
+    def execute(self, query: str) -> sqlite3.Cursor:
+        found = self.db.execute(query)
+        rows = found.fetchall()
+        self.looks += 1
+        if self.looks == 1:
+            Store.open(self.path).close()
+        return self.db.execute("SELECT ?", rows[0])
+
+
+def test_a_store_that_another_rooftop_is_making(path: Path) -> None:
+    beside = Beside(path)
+    store_module._check(beside, path, may_be_empty=True)  # type: ignore[arg-type]
+    assert beside.looks == 3
+    beside.db.close()

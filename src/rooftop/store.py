@@ -268,9 +268,13 @@ def _patiently(act: Callable[[], object], wait_s: float) -> None:
 
 
 def _check(db: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> None:
-    """Raises StoreFailed where the file is not a store of this rooftop's schema, or empty where it may be."""
-    application, schema, count = (db.execute(query).fetchone()[0] for query in (
-        "PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master"))
+    """Raises StoreFailed where the file is not a store of this rooftop's schema, or empty where it may be.
+
+    Another rooftop may be making the store right now, marks and tables in one transaction: where tables are seen, the
+    marks that are read after them are there too.
+    """
+    count, application, schema = (db.execute(query).fetchone()[0] for query in (
+        "SELECT count(*) FROM sqlite_master", "PRAGMA application_id", "PRAGMA user_version"))
     if count == 0:
         if not may_be_empty:
             raise StoreFailed("this file is empty: nothing was ever stored in it", where=str(path))
