@@ -259,6 +259,7 @@ def main() -> None:
                         help=f"of {', '.join(PEERS)}")
     parser.add_argument("--tokenizer", default="", help="folder with a tokenizer, which most peers need")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends too
     if len(os.sched_getaffinity(0)) < 2:
         raise SystemExit("this needs two cores")
     clients: dict[str, tuple[Peer, str] | None] = {"rooftop": None}
