@@ -1,8 +1,6 @@
 """Logs written down before the readers saw them: every fact, every trap, every cause; and their wrappings."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -19,17 +17,6 @@ HERE = Path(__file__).parent
 INDEX = HERE.parent / "cases" / "public-logs" / "held-out" / "index.csv"
 LEAST = {"llamacpp": (180, 47), "sglang": (348, 70), "vllm": (487, 125)}
 WORDINGS = [json.loads(line) for line in (INDEX.parent / "wordings.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("evidence_held_out", HERE.parents[1] / "benchmarks" / "evidence.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_fact_and_cause(benchmark: ModuleType) -> None:

@@ -1,8 +1,6 @@
 """Recorded runs and public excerpts of every engine: every fact and every cause."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -14,7 +12,6 @@ from rooftop.domain.engine import Engine
 from rooftop.domain.vocabulary import same, strongest
 
 CASES = Path(__file__).parent.parent / "cases"
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "evidence.py"
 RUNS = sorted(path for engine in ("sglang", "vllm") for path in (CASES / "engine-logs").glob(f"{engine}-*")
               if path.is_dir())
 LEAST_RUNS = {"sglang": 4, "vllm": 20}
@@ -73,17 +70,6 @@ def test_no_fault_without_a_log(engine: str) -> None:
     witness = cast(Engine, registry.load("engines", engine)).witness
     assert witness.fault((), None) is None
     assert witness.read_log(()) == ()
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("evidence_recorded", BENCHMARK)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(("engine", "counts"), EXCERPTS.items())

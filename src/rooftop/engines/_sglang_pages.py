@@ -9,6 +9,7 @@ from typing import Any
 from rooftop.domain.engine import Reading
 from rooftop.domain.launch import Evidence
 from rooftop.engines._lines import Line, Notes, number
+from rooftop.engines._pasted import take_objects, take_samples
 from rooftop.engines._sglang_args import command_line, note_settings
 
 _SAMPLE = re.compile(r"^sglang[:_](?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>[-+\w.]+)(?: \d+)?$")
@@ -36,19 +37,8 @@ _STARTUP = {"load_weight": "startup.load_s", "scheduler_e2e": "startup.total_s"}
 
 def read_pasted(lines: Sequence[Line], notes: Notes) -> None:
     """What a log holds of pages: samples of `/metrics`, the object of `/server_info` on a line of its own."""
-    if any(_SAMPLE.match(line.body) for line in lines if "sglang" in line.body):
-        page = Notes("log")
-        _read_counters("\n".join(line.body.replace("\n", " ") for line in lines), page)
-        notes.take(page, lines)
-    for line in lines:
-        if line.body.startswith("{") and '"tp_size"' in line.body:
-            try:
-                tree = json.loads(line.body)
-            except (ValueError, RecursionError):
-                continue
-            page = Notes("log")
-            _read_server(tree, page)
-            notes.take(page, (line,))
+    take_samples(lines, notes, "sglang", _SAMPLE, _read_counters)
+    take_objects(lines, notes, "tp_size", _read_server)
 
 
 def read_metrics(text: str) -> tuple[Reading, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rooftop.domain.engine import Reading
 from rooftop.domain.launch import Evidence
 from rooftop.engines._lines import Line, Notes, number, whole
+from rooftop.engines._pasted import take_objects, take_samples
 from rooftop.engines._vllm_config import flatten, note_settings, split
 from rooftop.engines._vllm_lines import kv_dtype
 
@@ -33,19 +34,8 @@ _AVERAGED = frozenset(("kv_usage",))
 
 def read_pasted(lines: Sequence[Line], notes: Notes) -> None:
     """What a log holds of pages: samples of `/metrics`, the object of `/server_info` on a line of its own."""
-    if any(_SAMPLE.match(line.body) for line in lines if "vllm:" in line.body):
-        page = Notes("log")
-        _read_counters("\n".join(line.body.replace("\n", " ") for line in lines), page)
-        notes.take(page, lines)
-    for line in lines:
-        if line.body.startswith("{") and '"vllm_config"' in line.body:
-            try:
-                tree = json.loads(line.body)
-            except (ValueError, RecursionError):
-                continue
-            page = Notes("log")
-            _read_config(tree.get("vllm_config"), page)
-            notes.take(page, (line,))
+    take_samples(lines, notes, "vllm:", _SAMPLE, _read_counters)
+    take_objects(lines, notes, "vllm_config", lambda tree, page: _read_config(tree.get("vllm_config"), page))
 
 
 def read_metrics(text: str) -> tuple[Reading, ...]:

@@ -84,9 +84,9 @@ def run(job: Job, folder: Path, place: Path, part: int) -> dict[str, Any]:
     writer = Writer(place)
     context = None
     if any(endpoint.tls for endpoint in endpoints):
-        from rooftop.load.tls import tls_context
+        from rooftop.load.tls import make_context
 
-        context = tls_context(job.target)
+        context = make_context(verify=job.target.verify_tls)
     drive = Drive(endpoints, context, writer, prompts, job.timeout_s)
     drive.listen(sys.stdin.fileno())
     level = Pace(workload, part=part, parts=parts)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from socket import gaierror
 from typing import Any
 
+from rooftop.domain.workload import Api
 from rooftop.errors import BadInput, ServerUnreachable
 from rooftop.load.job import Target
 from rooftop.load.place import Place, find_place, reach, secret_values
 
-_ROUTES = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
+ROUTES: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "generate": "/generate"}
 PATIENCE_S = 10.0
 
 
@@ -27,7 +28,6 @@ class Endpoint:
     address: Any
     head: bytes
     tunnel: bytes = b""
-    proxy: str = ""
     dns_s: float = 0.0
 
 
@@ -42,7 +42,7 @@ def find_endpoints(target: Target, environment: Mapping[str, str]) -> tuple[Endp
 
 
 def _find_endpoint(place: Place, target: Target, headers: list[tuple[str, str]]) -> Endpoint:
-    path = place.path.removesuffix("/v1") + _ROUTES[target.api]
+    path = place.path.removesuffix("/v1") + ROUTES[target.api]
     lines = [f"POST {place.origin}{path} HTTP/1.1", f"Host: {place.authority}", "Content-Type: application/json",
              "Accept: text/event-stream", "User-Agent: rooftop"]
     own = {name.lower() for name, _ in headers}
@@ -61,5 +61,4 @@ def _find_endpoint(place: Place, target: Target, headers: list[tuple[str, str]])
     with found:
         address = place.socket or found.getpeername()
         return Endpoint(place.url, place.host, place.tls, found.family, address,
-                        "\r\n".join(lines).encode("latin-1") + b"\r\n", tunnel=place.tunnel, proxy=place.proxy,
-                        dns_s=dns_s)
+                        "\r\n".join(lines).encode("latin-1") + b"\r\n", tunnel=place.tunnel, dns_s=dns_s)

@@ -2,7 +2,6 @@
 
 import binascii
 import errno
-import ipaddress
 import os
 import re
 import socket
@@ -247,6 +246,8 @@ def _is_within(host: str, entry: str) -> bool:
     """Whether an address is that of a NO_PROXY entry, or in its network (10.0.0.0/8, fd00::/8)."""
     if not (":" in host or host[-1:].isdigit()) or not (":" in entry or "/" in entry):
         return False
+    import ipaddress  # takes 3 ms, which a start without such an entry saves
+
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
     except ValueError:

@@ -9,10 +9,10 @@ from rooftop.domain.workload import Api
 from rooftop.errors import BadInput, ServerRefused
 from rooftop.load import http, tokenizer
 from rooftop.load.chunk import read_chunk
+from rooftop.load.endpoint import ROUTES
 from rooftop.load.job import Target
 from rooftop.load.place import UNIX, check_url
 
-ROUTES: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "generate": "/generate"}
 FIELDS = {"stream_usage": "include_usage", "usage_per_chunk": "continuous_usage_stats", "token_ids": "return_token_ids",
           "ignore_eos": "ignore_eos", "min_tokens": "min_tokens"}
 PROBE_TOKENS = 4

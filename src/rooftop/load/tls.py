@@ -2,13 +2,6 @@
 
 import ssl
 
-from rooftop.load.job import Target
-
-
-def tls_context(target: Target) -> ssl.SSLContext:
-    """The TLS settings: system trust, unless the target says not to verify."""
-    return make_context(verify=target.verify_tls)
-
 
 def make_context(*, verify: bool) -> ssl.SSLContext:
     """System trust and HTTP/1.1, or no trust at all where it is not to be verified."""

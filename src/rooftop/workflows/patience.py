@@ -15,7 +15,7 @@ PAGES_PER_S = 50.0
 """A tree that touches or reads fewer pages than these in a second (200 kB) waits; polls and heartbeats stay below."""
 
 # Lines that only say that something else is waited for.
-_WAITING = re.compile(r"No available shared memory broadcast block|Waiting for \\d+ (?:local|remote)|still waiting|"
+_WAITING = re.compile(r"No available shared memory broadcast block|still waiting|"
                       r"(?i:waiting for .* to (?:start|be ready|come up|initiali[sz]e))|\"GET /(?:health|metrics)")
 
 

@@ -64,7 +64,7 @@ def resolve(plan: Plan, engine: Engine, *, here: bool = True) -> tuple[str, ...]
 
 def entry(program: tuple[str, ...]) -> dict[str, str]:
     """The `python` and the `program` (a script) or `module` behind a command of vLLM or SGLang; {} where it is none."""
-    if re.fullmatch(r"python[\d.]*", Path(program[0]).name):
+    if _PYTHON.fullmatch(Path(program[0]).name):
         engine = program[-1].partition(".")[0] in ("vllm", "sglang") and program[-2] == "-m"
         return {"python": str(Path(program[0]).absolute()), "module": program[-1]} if engine else {}
     path = shutil.which(program[0])
