@@ -228,12 +228,15 @@ def test_signals_end_a_bench_cleanly(number: signal.Signals) -> None:
 @pytest.mark.parametrize("words", ["machine", "machine --json"])
 def test_a_reader_that_has_gone_and_a_full_disk_are_no_defects(words: str) -> None:
     command = f"{sys.executable} -m rooftop {words}"
-    gone = subprocess.run(f"(sleep 0.1; {command}; echo $? >&2) | true", shell=True, capture_output=True, text=True,
-                          check=False)
-    assert gone.stderr.split() == ["141"]
-    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True, check=False)
-    assert full.returncode == StoreFailed.exit_code
-    assert "Traceback" not in full.stderr
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    for environment in (usual, usual | {"PYTHONUNBUFFERED": "1"}):
+        gone = subprocess.run(f"(sleep 0.1; {command}; echo $? >&2) | true", shell=True, capture_output=True, text=True,
+                              check=False, env=environment)
+        assert gone.stderr.split() == ["141"]
+        full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True, check=False,
+                              env=environment)
+        assert full.returncode == StoreFailed.exit_code
+        assert "Traceback" not in full.stderr
 
 
 def test_the_matrix_is_shown_where_its_report_cannot_be_written(engine: Path, tmp_path: Path) -> None:

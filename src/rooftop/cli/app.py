@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -235,6 +236,10 @@ def _fail(error: RooftopError, as_json: bool) -> int:
 
 
 def _full(error: OSError) -> StoreFailed:
+    try:
+        sys.stdout.flush()
+    except OSError:  # drop it: Python would try again at its end, and leave with 120
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     where = str(error.filename or "")
     return StoreFailed(f"what should be written has no place: {error.strerror}", where=where,
                        remedy="free space where the output goes; what was measured before is in the store")

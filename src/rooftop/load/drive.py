@@ -244,7 +244,7 @@ class Drive:
         return 0.0
 
     def _turn(self, nap_s: float) -> None:
-        """Wait once and take in what came.  This is the hot path: a turn for each token, or for those of half a ms."""
+        """Wait once and take in what came.  This is the hot path: a turn for each token, or for a millisecond's."""
         if self.gather_s:
             time.sleep(self.gather_s)
         if self.pool.later:
