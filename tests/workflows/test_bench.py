@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rooftop.domain.progress import Progress
+from rooftop.domain.progress import Progress, silent
 from rooftop.domain.workload import Arrivals, Stop
 from rooftop.errors import EngineDied, Interrupted
 from rooftop.load.script import Script
@@ -216,25 +217,35 @@ def test_a_killed_load_process() -> None:
             bench(Bench((server.url,), input_tokens=8, output_tokens=8), store=store, tell=kill)
 
 
+class Turning(Tiny):
+    """Takes the key for one more request of eight tokens, the warm-up's, and for none after it."""
+
+    left: int | None = None
+
+    def generate(self, api: str, body: Any) -> tuple[int, str, bytes]:
+        if self.left is not None and body["max_tokens"] == 8:
+            self.left -= 1
+            self.key = self.key if self.left >= 0 else "another"
+        return super().generate(api, body)
+
+
 def test_the_key_is_written_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", KEY)
-    tiny = Tiny(key=KEY)
+    tiny = Turning(key=KEY)
     with serving(tiny) as server:
         good = measure(server.url, "--api-key-env", "SECRET", "--report", "page.html", "--json")
         assert good.code == 0
         assert KEY not in good.out + good.err
 
-        def turn(step: Progress) -> None:
-            if step.stage == "warm-up":
-                tiny.key = "another"
-
+        tiny.left = 1
         with Store.open("rooftop.sqlite") as store:
             asked = Bench((server.url,), input_tokens=8, output_tokens=8, requests=3, key_env="SECRET")
             with pytest.raises(EngineDied, match=r"bad key Bearer \*\*\*"):
-                bench(asked, store=store, tell=turn)
-            tiny.key = KEY
+                bench(asked, store=store, tell=silent)
+            tiny.key, tiny.left = KEY, 1
+            by_header = replace(asked, key_env="", headers=(("authorization", f"Bearer {KEY}"),))
             with pytest.raises(EngineDied, match=r"bad key Bearer \*\*\*"):
-                bench(replace(asked, key_env="", headers=(("authorization", f"Bearer {KEY}"),)), store=store, tell=turn)
+                bench(by_header, store=store, tell=silent)
         refused = measure(server.url, "--api-key-env", "SECRET")
         given = measure(server.url, "--header", f"Authorization: Bearer {KEY}")
     assert (refused.code, given.code) == (5, 5)
